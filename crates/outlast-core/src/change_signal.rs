@@ -1,6 +1,7 @@
 //! Notifications within one process: a change signal for workers, and the callers that wait for a run to end.
 //!
-//! Neither needs an async runtime: both store wakers. A notification is only a hint; the receiver always queries the world.
+//! Neither needs an async runtime: both store wakers. A notification is only a hint; the receiver always queries the
+//! world.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -112,7 +113,7 @@ impl Drop for ChangedSince<'_> {
     }
 }
 
-/// Those who wait for a run's end, in this process.
+/// The callers in this process that wait for the end of a run.
 #[derive(Debug, Default)]
 pub struct Waiters {
     by_run: Mutex<RunMap<Vec<Arc<Waiter>>>>,
@@ -128,24 +129,24 @@ struct WaiterState {
 }
 
 impl Waiters {
-    /// Registers at once, and completes when [`Waiters::tell`] says that the run has ended.
+    /// Registers immediately, and completes when [`Waiters::tell`] reports the end of the run.
     pub fn wait(self: &Arc<Self>, run: RunId) -> RunEnd {
         let waiter = Arc::new(Waiter::default());
         self.by_run.lock().entry(run).or_default().push(waiter.clone());
         RunEnd { waiters: self.clone(), run, waiter }
     }
 
-    /// Whether nobody waits for any run.
+    /// Whether there are no waiters.
     pub fn is_empty(&self) -> bool {
         self.by_run.lock().is_empty()
     }
 
-    /// The runs that someone waits for.
+    /// The runs with waiters.
     pub fn runs(&self) -> Vec<RunId> {
         self.by_run.lock().keys().copied().collect()
     }
 
-    /// Tells everyone who waits for the run how it ended; `ended` is asked for only when someone does.
+    /// Passes the end of a run to its waiters. `ended` is called only if there are any.
     pub fn tell(&self, run: RunId, ended: impl FnOnce() -> Option<Ended>) {
         let Some(waiting) = self.by_run.lock().remove(&run) else { return };
         let Some(ended) = ended() else { return };

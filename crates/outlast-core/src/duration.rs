@@ -1,4 +1,4 @@
-//! Durations as people write them: `"90s"`, `"1h30m"`, `"3d"`, or a [`Duration`].
+//! Durations as text, such as `"90s"`, `"1h30m"` and `"3d"`, or as [`Duration`].
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ const UNITS: [(&str, u64); 7] = [
     ("w", 604_800_000_000),
 ];
 
-/// Anything that says how long: a [`Duration`], or text such as `"1h30m"`.
+/// A duration: a [`Duration`], or text such as `"1h30m"`.
 pub trait IntoDuration {
-    /// The duration meant.
+    /// Converts it into a duration.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ pub struct InvalidDuration {
     text: String,
 }
 
-/// The duration that a text means, for constants: a text that is none does not compile there.
+/// The duration of a text, for constants: an invalid text in a constant does not compile.
 ///
 /// ```
 /// use std::time::Duration;
@@ -108,7 +108,7 @@ const fn parse(text: &str) -> Option<Duration> {
     Some(Duration::from_micros(micros))
 }
 
-/// How many microseconds the unit from `begin` to `end` has.
+/// The number of microseconds of the unit in the text from `begin` to `end`.
 const fn scale_of(text: &[u8], begin: usize, end: usize) -> Option<u64> {
     let mut index = 0;
     while index < UNITS.len() {
@@ -126,7 +126,7 @@ const fn scale_of(text: &[u8], begin: usize, end: usize) -> Option<u64> {
     None
 }
 
-/// Writes a duration the way [`IntoDuration`] reads it, largest unit first.
+/// The text of a duration, which [`IntoDuration`] can read; the largest unit comes first.
 pub fn duration_text(duration: Duration) -> String {
     let mut micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
     if micros == 0 {

@@ -1,35 +1,35 @@
-//! What a world refuses, sorted by what the caller does next.
+//! Errors of worlds, by what the caller should do next.
 
 use crate::event::EventError;
 
-/// Why a world did not do what it was asked. The message names the thing and gives the remedy.
+/// The error of a call to a world. The message names the object and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorldError {
-    /// There is no such thing. Asking again does not help.
+    /// The object does not exist. Repeating the call does not help.
     #[error("{0}")]
     NotFound(String),
-    /// Something else is there already, or the thing is in the wrong status. Look, then decide.
+    /// The call conflicts with existing data, or the status does not allow it. Read the current state, then decide.
     #[error("{0}")]
     Conflict(String),
-    /// The session is gone or does not hold the run, or the turn was computed from an old one. Forget
-    /// the run, it is someone else's.
+    /// The session has ended or does not hold the run, or the turn was computed from an outdated one. Discard the run:
+    /// another session may hold it.
     #[error("{0}")]
     Fenced(String),
-    /// A limit was reached. Wait for the receiver, or send less.
+    /// A limit was exceeded. Wait for the receiver, or send less.
     #[error("{0}")]
     Limit(String),
-    /// The store does not answer. It is unknown whether the call happened: repeat it with the same ids.
+    /// The storage does not respond. It is unknown whether the call took effect: repeat it with the same ids.
     #[error("{0}")]
     Unavailable(String),
-    /// Somebody else has locked what the call changes. Nothing was written: repeat it, apart from others, which
-    /// need not wait for it.
+    /// Another transaction has locked a row that the call changes. Nothing was written: repeat it separately, so that
+    /// other calls need not wait for it.
     #[error("{0}")]
     Blocked(String),
-    /// The store holds what no world wrote. Stop, and restore a backup.
+    /// Stored data is damaged. Stop, and restore a backup.
     #[error("{0}")]
     Corrupt(String),
-    /// The call makes no sense. Mend the caller.
+    /// The call is invalid. Fix the caller.
     #[error("{0}")]
     Invalid(String),
 }

@@ -1,4 +1,4 @@
-//! Events: the facts of a run's life, and how they are written.
+//! Events: the recorded facts of a run, and their JSON form.
 //!
 //! An event is stored as one JSON object, `kind` first. The form is frozen by `golden/`.
 
@@ -18,12 +18,12 @@ use crate::time::Timestamp;
 
 pub use json::{EventError, NEWER_BUILD};
 
-/// The highest version of the durable format that this build can read. A run needs at least the format that
-/// its events and messages were introduced with; see [`format`](crate::format).
+/// The highest version of the durable format that this build can read. A run needs at least the format in which its
+/// events and messages were introduced; see [`format`](crate::format).
 pub const FORMAT: u32 = 2;
 
-/// The highest version of the engine's semantics that this build knows. A run keeps the rules that it was
-/// started with for its whole life.
+/// The highest version of the engine's semantics that this build knows. A run keeps the rules that it was started
+/// with.
 pub const RULES: u32 = 2;
 
 /// The lowest format that can describe a run with these rules.
@@ -31,7 +31,7 @@ pub fn format_of_rules(rules: u32) -> u32 {
     rules.min(2)
 }
 
-/// The number of an operation: how many the run had created before it.
+/// The number of an operation: the number of operations that the run created before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpNumber(pub u64);
 
@@ -41,7 +41,7 @@ impl std::fmt::Display for OpNumber {
     }
 }
 
-/// One recorded fact in a run's life.
+/// One recorded fact of a run.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
@@ -49,17 +49,17 @@ pub enum Event {
     RunStarted(RunStarted),
     /// The workflow returned an output.
     RunCompleted {
-        /// What it returned.
+        /// The output or error.
         output: Payload,
     },
     /// The workflow returned an error.
     RunFailed {
-        /// What it returned.
+        /// The output or error.
         failure: Failure,
     },
     /// The workflow returned an error after a cancel.
     RunCancelled {
-        /// What it returned.
+        /// The output or error.
         failure: Failure,
     },
     /// The run was ended without its code.
@@ -67,7 +67,7 @@ pub enum Event {
         /// Why.
         failure: Failure,
     },
-    /// The workflow asked for a step; it may be attempted from now on.
+    /// The workflow requested a step; it can be attempted from now on.
     StepStarted {
         /// The operation.
         op: OpNumber,
@@ -75,21 +75,21 @@ pub enum Event {
         name: Arc<str>,
         /// Its input.
         input: Payload,
-        /// Where it travels, when it is not attempted by whoever holds the run.
+        /// The queue and the run of a queued step; `None` when the holder of the run attempts it.
         queued: Option<Box<Queued>>,
     },
     /// An attempt succeeded.
     StepCompleted {
         /// The operation.
         op: OpNumber,
-        /// What the step returned.
+        /// The output of the step.
         output: Payload,
     },
-    /// The step failed for good.
+    /// The step failed and is not attempted again.
     StepFailed {
         /// The operation.
         op: OpNumber,
-        /// How the last attempt ended.
+        /// The failure of the last attempt.
         failure: Failure,
     },
     /// An attempt failed; the next one is due at `retry_at`.
@@ -98,7 +98,7 @@ pub enum Event {
         op: OpNumber,
         /// The number of the failed attempt, from 1.
         attempt: u32,
-        /// How it ended.
+        /// Its failure or outcome.
         failure: Failure,
         /// When the next attempt is due.
         retry_at: Timestamp,
@@ -110,21 +110,21 @@ pub enum Event {
         /// The operation.
         op: OpNumber,
     },
-    /// The workflow asked for a timer.
+    /// The workflow requested a timer.
     TimerStarted {
         /// The operation.
         op: OpNumber,
         /// When it is due.
         fire_at: Timestamp,
     },
-    /// A timer was due, or the timeout of a hook.
+    /// A timer was due, or the timeout of a hook or child.
     TimerFired {
         /// The operation.
         op: OpNumber,
     },
-    /// Someone ended sleeps early.
+    /// A wake ended timers early.
     TimerWoken {
-        /// The message that asked.
+        /// The message of the wake.
         message: MessageId,
         /// The timers that it ended, in order.
         ops: Vec<OpNumber>,
@@ -140,49 +140,49 @@ pub enum Event {
         op: OpNumber,
         /// The hook's name.
         name: Arc<str>,
-        /// When the wait ends without one.
+        /// When the wait times out.
         timeout_at: Option<Timestamp>,
     },
     /// A payload arrived for a hook name, awaited or not.
     HookReceived {
         /// The hook's name.
         name: Arc<str>,
-        /// The message that brought it.
+        /// Its message.
         message: MessageId,
-        /// What it brought.
+        /// The payload.
         payload: Payload,
-        /// What the sender gave it. Empty under rules 1, which do not record it.
+        /// The headers of the message. Empty under rules 1, which do not record them.
         headers: Headers,
         /// When the world accepted the message; `None` under rules 1, which do not record it.
         at: Option<Timestamp>,
-        /// What became of the payload when it arrived. Under rules 1 it is always [`Judgement::Kept`], and
-        /// the oldest open hook of the name takes the payload.
+        /// Which hook took the payload when it arrived. Under rules 1 it is always [`Judgement::Kept`], and the oldest
+        /// open hook of the name takes the payload.
         judgement: Judgement,
     },
     /// An open hook took a payload that was kept.
     HookTaken {
         /// The operation.
         op: OpNumber,
-        /// The message that had brought the payload.
+        /// The message of the payload.
         message: MessageId,
     },
-    /// No open hook can read a payload that was kept: it is discarded.
+    /// No open hook can decode a kept payload: it is discarded.
     HookRejected {
         /// The hook's name.
         name: Arc<str>,
-        /// The message that had brought the payload.
+        /// The message of the payload.
         message: MessageId,
-        /// Why it cannot be read.
+        /// Why it cannot be decoded.
         reason: String,
     },
-    /// The workflow dropped the hook's operation; what it did not return stays buffered.
+    /// The workflow dropped the hook's operation; a payload that it did not receive is kept.
     HookClosed {
         /// The operation.
         op: OpNumber,
     },
-    /// The workflow asked for a child.
+    /// The workflow requested a child.
     ChildStarted(Box<ChildStarted>),
-    /// The world has started a child that nobody awaits, or found it by its key.
+    /// The world has started a detached child, or has found the run that its key names.
     ChildDetached {
         /// The operation.
         op: OpNumber,
@@ -193,38 +193,38 @@ pub enum Event {
     ChildCompleted {
         /// The operation.
         op: OpNumber,
-        /// What it returned.
+        /// The output or error.
         output: Payload,
     },
     /// The child failed, or could not be started.
     ChildFailed {
         /// The operation.
         op: OpNumber,
-        /// How it failed.
+        /// Its failure.
         failure: Failure,
     },
     /// The child was cancelled.
     ChildCancelled {
         /// The operation.
         op: OpNumber,
-        /// How it ended.
+        /// Its failure or outcome.
         failure: Failure,
     },
-    /// The workflow dropped the child's operation: the child goes on, its outcome is discarded.
+    /// The workflow dropped the child's operation: the child continues, its outcome is discarded.
     ChildDropped {
         /// The operation.
         op: OpNumber,
     },
-    /// The workflow computed a value once, for all replays.
+    /// The workflow recorded a value.
     ValueRecorded {
         /// The operation.
         op: OpNumber,
         /// The value's name.
         name: Arc<str>,
-        /// The value, or why it cannot be kept.
+        /// The value, or why it cannot be stored.
         value: Result<Payload, Failure>,
     },
-    /// The workflow took the new side of a patch.
+    /// The workflow took the new branch of a patch.
     VersionChosen {
         /// The patch's name.
         name: Arc<str>,
@@ -236,75 +236,75 @@ pub enum Event {
         /// The tags.
         tags: Tags,
     },
-    /// Someone asked the run to stop, or its deadline or the limit of its history did.
+    /// The run was cancelled: by a message, its deadline, or the limit of its history.
     CancelRequested {
-        /// The message that asked, if one did.
+        /// The message of the cancel, if there was one.
         message: Option<MessageId>,
         /// Why.
         reason: String,
-        /// Rules 1: the steps that were between two attempts, and are not attempted again.
+        /// Rules 1: the steps that were paused between two attempts; they are not attempted again.
         pauses: Vec<OpNumber>,
-        /// From rules 2 on: every operation that it ends, in order. Those that are not in it go on: steps that
-        /// are being attempted, queued steps, and what is shielded.
+        /// From rules 2 on: the operations that it ends, in order. Others continue: steps that are being attempted,
+        /// queued steps, and shielded operations.
         ends: Vec<OpNumber>,
         /// Of these, the steps that a lost worker may have attempted.
         maybe_attempted: Vec<OpNumber>,
     },
 }
 
-/// What became of a payload when it was offered to the open hooks of its name.
+/// The decision about a payload that was offered to the open hooks of its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Judgement {
     /// No hook of its name was open: it is kept until one opens.
     #[default]
     Kept,
-    /// The hook of this operation can read it, and took it.
+    /// The hook of this operation can decode it, and took it.
     TakenBy(OpNumber),
-    /// None of the open hooks can read it, for this reason: it is discarded.
+    /// None of the open hooks can decode it, for this reason: it is discarded.
     Rejected(String),
 }
 
-/// The facts a run begins with.
+/// The parameters of a start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunStarted {
     /// The workflow's name.
     pub workflow: Arc<str>,
-    /// The workflow's version, pinned for the run's life.
+    /// The workflow's version; it never changes.
     pub version: u32,
-    /// The version of the engine's semantics, fixed for the run's life. It alone decides how the run replays.
+    /// The version of the engine's semantics; it never changes. The semantics of a replay depend on it alone.
     pub rules: u32,
-    /// The queue it stands in.
+    /// Its queue.
     pub queue: Arc<str>,
-    /// How urgent it is.
+    /// Its priority.
     pub priority: u8,
-    /// The caller's key, if it gave one.
+    /// The caller's key, if there is one.
     pub key: Option<String>,
-    /// What the workflow is called with.
+    /// The input of the workflow.
     pub input: Payload,
-    /// What travels with the run: trace context, the caller's identity.
+    /// The headers of the run, such as trace context.
     pub headers: Headers,
-    /// What the run can be found by.
+    /// Its tags.
     pub tags: Tags,
     /// The run that started it, if one did.
     pub parent: Option<Parent>,
-    /// When it is told to stop, if it has not ended by then.
+    /// When it is cancelled, if it has not ended by then.
     pub deadline: Option<Timestamp>,
-    /// How the step is attempted, when the run is a queued step and that is not as usual.
+    /// The policy of the step, when the run is a queued step and the policy is not the default.
     pub policy: Option<Box<Policy>>,
 }
 
-/// How a queued step travels: as a run of its own, whose whole life it is.
+/// The run that executes a queued step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Queued {
-    /// The run that is the step.
+    /// The run that executes the step.
     pub run: RunId,
-    /// The queue it stands in.
+    /// Its queue.
     pub queue: Arc<str>,
-    /// How urgent it is.
+    /// Its priority.
     pub priority: u8,
 }
 
-/// A child that a workflow asked for.
+/// A child that a workflow requested.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChildStarted {
     /// The operation.
@@ -315,24 +315,24 @@ pub struct ChildStarted {
     pub workflow: Arc<str>,
     /// Its workflow's version.
     pub version: u32,
-    /// The queue it stands in.
+    /// Its queue.
     pub queue: Arc<str>,
-    /// How urgent it is.
+    /// Its priority.
     pub priority: u8,
     /// Its key, if it has one.
     pub key: Option<String>,
-    /// What it is called with.
+    /// Its input.
     pub input: Payload,
-    /// When the wait for its end is over, and it is cancelled.
+    /// When the wait for its end times out, and it is cancelled.
     pub timeout_at: Option<Timestamp>,
-    /// What becomes of it when the parent ends first.
+    /// What happens to it when the parent ends first.
     pub on_parent_end: ParentEnd,
-    /// Whether nobody awaits its end.
+    /// Whether the parent does not await its end.
     pub is_detached: bool,
 }
 
 impl Event {
-    /// The event's kind, as it is written.
+    /// The kind of the event as text.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::RunStarted(_) => "run_started",
@@ -367,7 +367,7 @@ impl Event {
         }
     }
 
-    /// The operation the event belongs to, if it belongs to one.
+    /// The operation of the event, if it has one.
     pub fn op(&self) -> Option<OpNumber> {
         match self {
             Self::StepStarted { op, .. }
@@ -393,7 +393,7 @@ impl Event {
         }
     }
 
-    /// Whether the event is something the workflow decided, rather than something it was told.
+    /// Whether the event is a decision of the workflow, not a delivery.
     pub fn is_decision(&self) -> bool {
         matches!(
             self,
@@ -433,8 +433,8 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// [`EventError::UnknownKind`] when a newer build wrote one of them, otherwise one that names the number and the kind
-    /// of the event that is damaged.
+    /// [`EventError::UnknownKind`] when a newer build wrote one of them, otherwise one that names the number and the
+    /// kind of the event that is damaged.
     pub fn read_turn(text: &str, first: u64) -> Result<Vec<Self>, EventError> {
         json::read_turn(text, first)
     }
@@ -449,34 +449,34 @@ pub struct TurnRecord {
     pub seq: u64,
     /// The turn's time.
     pub at: Timestamp,
-    /// The build of the worker that computed it; empty for a start that no worker saw.
+    /// The build of the worker that computed it; empty for a start by a client.
     pub build: Arc<str>,
-    /// What it added.
+    /// Its events.
     pub events: Vec<Event>,
 }
 
-/// How a run ended, as its waiters learn it.
+/// The end of a run, for callers that wait for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ended {
     /// The run.
     pub run: RunId,
-    /// How it ended.
+    /// Its failure or outcome.
     pub outcome: Outcome,
 }
 
 /// How an operation or run ended: an output, or a failure.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// It returned this.
+    /// It returned this output.
     Completed(Payload),
-    /// It failed like this.
+    /// It failed.
     Failed(Failure),
-    /// It failed like this after it was told to stop.
+    /// It failed after it was cancelled.
     Cancelled(Failure),
 }
 
 impl Outcome {
-    /// The status of a run that ended like this.
+    /// The status of a run with this outcome.
     pub fn status(&self) -> crate::run::Status {
         match self {
             Self::Completed(_) => crate::run::Status::Completed,

@@ -1,4 +1,4 @@
-//! Failed builds: which builds could not continue a run, and how far it had come then.
+//! Failed builds: the builds that could not continue a run, and the event number at which they failed.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use crate::limits::FAILED_BUILDS_MAX;
 
 /// The builds that left a run stuck, oldest first, and the event number at which they did.
 ///
-/// The list counts only while the run has not progressed past that event: a run that any build continued
-/// is open to every build again. A stuck run is given to no build in its list.
-// Shared and small, because every turn and every live run carries one, and hardly any has builds in it.
+/// The list applies only while the run has not progressed past that event: once a build has continued the run, every
+/// build can claim it again. No build in the list can claim a stuck run.
+// Shared and small, because every turn and every live run has one, and most are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FailedBuilds(Option<Arc<List>>);
 
@@ -23,8 +23,8 @@ impl FailedBuilds {
         Self((!builds.is_empty()).then(|| Arc::new(List { builds, at })))
     }
 
-    /// The list as it is stored: the event number, and the text of [`FailedBuilds::text`]. A text that cannot
-    /// be read is an empty list: then every build may try the run, and nothing is lost.
+    /// The stored list: the event number, and the text of [`FailedBuilds::text`]. A text that cannot be read is an
+    /// empty list: every build may then try the run, and nothing is lost.
     pub fn from_stored(at: u64, text: &str) -> Self {
         let builds: Vec<Arc<str>> = if text.is_empty() {
             Vec::new()
@@ -64,12 +64,12 @@ impl FailedBuilds {
         self.builds().iter().any(|failed| &**failed == build)
     }
 
-    /// Whether the list still counts for a run whose next event has this number.
+    /// Whether the list still applies to a run whose next event has this number.
     pub fn counts_at(&self, next_event: u64) -> bool {
         !self.is_empty() && next_event <= self.at()
     }
 
-    /// The list as it is for a run whose next event has this number: empty once the run has progressed.
+    /// The list for a run whose next event has this number: empty once the run has progressed.
     #[must_use]
     pub fn at_event(&self, next_event: u64) -> Self {
         if self.counts_at(next_event) { self.clone() } else { Self::default() }
@@ -93,7 +93,7 @@ impl FailedBuilds {
 pub struct Failed {
     /// The list.
     pub list: FailedBuilds,
-    /// Whether the list was full: the oldest build may try again, after a pause.
+    /// Whether the list was full: the oldest build was removed and may retry after a pause.
     pub replaced_oldest: bool,
 }
 

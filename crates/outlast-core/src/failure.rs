@@ -1,33 +1,33 @@
-//! Failures: errors as written in history.
+//! Failures: errors as recorded in the history.
 
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{FAILURE_CAUSES_MAX, FAILURE_DETAILS_BYTES_MAX, FAILURE_TEXT_BYTES_MAX, NAME_BYTES_MAX};
 use crate::payload::{Payload, PayloadError};
 
-/// An error as written in history.
+/// An error as recorded in the history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
-    /// What sort of failure it is.
+    /// Its kind.
     pub kind: FailureKind,
-    /// What happened, for a person.
+    /// The message.
     pub message: String,
-    /// The author's durable name for this very error, such as `card_declined`.
+    /// The durable code of the error, such as `card_declined`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Box<str>>,
-    /// Where the fault lies, when that is known.
+    /// The class of the cause, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<ErrorClass>,
     /// The step that failed, when a step did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<Box<str>>,
-    /// How often the step was attempted, when a step failed.
+    /// The number of attempts, when a step failed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempts: u32,
-    /// Whether no attempt was left, so that another might have ended better.
+    /// Whether the failure could have been retried, but no attempt was left.
     #[serde(default, rename = "exhausted", skip_serializing_if = "is_false")]
     pub is_exhausted: bool,
-    /// What the author of the error added for machines.
+    /// Machine-readable details.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub details: Option<serde_json::Value>,
     /// The chain of sources below the error, outermost first.
@@ -35,7 +35,7 @@ pub struct Failure {
     pub causes: Vec<String>,
 }
 
-/// What sort of failure it is: what code that handles it can tell apart.
+/// The kind of a failure, for code that handles it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -50,19 +50,19 @@ pub enum FailureKind {
     Timeout,
     /// The run was cancelled.
     Cancelled,
-    /// A limit was passed.
+    /// A limit was exceeded.
     Limit,
-    /// A value does not fit: a payload of another type, a text that is not a duration.
+    /// A value is not valid: a payload of another type, a text that is not a duration.
     Invalid,
-    /// Something else is there already: a key that names another run.
+    /// The call conflicts with existing data, such as a key that names another run.
     Conflict,
-    /// Whether it happened is not known: the worker was lost while it was being attempted.
+    /// It is unknown whether the effect happened: the worker was lost while it attempted the step.
     Unknown,
-    /// The run was cancelled, and a worker that was lost may have attempted the step before.
+    /// The run was cancelled, and a lost worker may have attempted the step before.
     MaybeAttempted,
 }
 
-/// Where the fault for an error lies, as far as it says when another attempt may end better.
+/// The class of the cause of an error, which indicates whether a retry may succeed.
 ///
 /// An attempt's error has the class that its author set, or that of the first `std::io::Error` among
 /// its sources.
@@ -70,13 +70,13 @@ pub enum FailureKind {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ErrorClass {
-    /// The way to the other side: refused, reset, unreachable, too slow.
+    /// The network: connection refused or reset, unreachable, too slow.
     Network,
-    /// The other side wants fewer requests.
+    /// The server limits the rate of requests.
     RateLimit,
-    /// The other side itself: overloaded, broken, restarting.
+    /// The server: overloaded, failing, restarting.
     Server,
-    /// Something that passes. Where classes are chosen it stands for all of them.
+    /// A temporary cause. When classes are selected, it means all of them.
     Transient,
 }
 
@@ -95,7 +95,7 @@ impl ErrorClass {
         let mut chain = std::iter::successors(Some(error), |error| error.source());
         chain.find_map(|error| {
             let io = error.downcast_ref::<std::io::Error>()?;
-            // What an I/O error wraps is not its source: it stands in its place.
+            // The error inside an I/O error is not its `source`, but replaces it.
             Self::of_io(io.kind()).or_else(|| Self::of(io.get_ref()?))
         })
     }
@@ -121,7 +121,7 @@ impl ErrorClass {
 }
 
 impl FailureKind {
-    /// Whether another attempt could end better.
+    /// Whether another attempt could succeed.
     pub fn is_retryable(self) -> bool {
         matches!(self, Self::Error | Self::Panic | Self::Timeout)
     }
@@ -153,15 +153,15 @@ impl Failure {
         failure
     }
 
-    /// This failure with its author's name for it, cut to the length of a name.
+    /// This failure with a code, truncated to the maximum length of a name.
     #[must_use]
     pub fn with_code(mut self, code: impl Into<String>) -> Self {
         self.code = Some(cut_to(code.into(), NAME_BYTES_MAX).into());
         self
     }
 
-    /// This failure with details for machines. Details past a limit, or without JSON, are left out, and the message
-    /// says so.
+    /// This failure with machine-readable details. Details that exceed a limit or cannot be serialized as JSON are
+    /// omitted, and the message says so.
     #[must_use]
     pub fn with_details(mut self, details: impl Serialize) -> Self {
         let too_large = |bytes| format!("they have {bytes} bytes, the limit is {FAILURE_DETAILS_BYTES_MAX}");
@@ -179,14 +179,14 @@ impl Failure {
         self
     }
 
-    /// Adds a note to the message, which is cut for it where it is too long.
+    /// Adds a note to the message, which is truncated if it is too long.
     pub fn add_to_message(&mut self, note: &str) {
         let note = cut(note.to_owned());
         let message = cut_to(std::mem::take(&mut self.message), FAILURE_TEXT_BYTES_MAX - note.len());
         self.message = message + &note;
     }
 
-    /// The failure of an operation that ended since its run was cancelled.
+    /// The failure of an operation that ended because its run was cancelled.
     pub fn cancelled(reason: &str) -> Self {
         Self::new(FailureKind::Cancelled, format!("cancelled: {reason}"))
     }
@@ -198,12 +198,12 @@ impl Failure {
         Self::new(FailureKind::MaybeAttempted, message)
     }
 
-    /// Where the fault lies; an attempt that took too long is transient.
+    /// The class of the cause; a timeout is transient.
     pub fn class(&self) -> Option<ErrorClass> {
         self.class.or_else(|| (self.kind == FailureKind::Timeout).then_some(ErrorClass::Transient))
     }
 
-    /// This failure as that of `step` after so many attempts.
+    /// This failure as that of `step` after this number of attempts.
     #[must_use]
     pub fn of_step(mut self, step: impl Into<Box<str>>, attempts: u32) -> Self {
         self.step = Some(step.into());
@@ -216,7 +216,7 @@ fn cut(text: String) -> String {
     cut_to(text, FAILURE_TEXT_BYTES_MAX)
 }
 
-/// Cuts a text to a limit, at a character's border.
+/// Truncates a text to a limit, at a character boundary.
 fn cut_to(mut text: String, limit: usize) -> String {
     if text.len() > limit {
         let end = (0..=limit).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
@@ -225,7 +225,7 @@ fn cut_to(mut text: String, limit: usize) -> String {
     text
 }
 
-/// Reads a field that is there as a value, `null` included.
+/// Reads a present field as a value, including `null`.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<serde_json::Value>, D::Error> {
     serde_json::Value::deserialize(deserializer).map(Some)
 }

@@ -1,8 +1,8 @@
-//! Values as JSON text, without floats that JSON does not have.
+//! Serialization to JSON text that refuses floats which JSON cannot represent.
 //!
-//! `serde_json` writes `null` for a float that is not a number or infinite, and no reader takes `null` for a float. So
-//! such a value would be stored, and could never be read. This serializer passes everything on to that of
-//! `serde_json` and refuses those floats, in the same pass over the value.
+//! `serde_json` writes `null` for a float that is not finite, and `null` cannot be decoded as a float. So such a value
+//! would be stored, but could never be decoded. This serializer forwards everything to that of `serde_json` and
+//! refuses those floats, in the same pass over the value.
 
 use serde::Serialize;
 use serde::ser::{
@@ -14,14 +14,14 @@ use serde::ser::{
 ///
 /// # Errors
 ///
-/// When the value has no JSON: a map with keys that are not text, a float that is not finite.
+/// When the value cannot be serialized: a map with keys that are not text, a float that is not finite.
 pub(crate) fn to_json<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, serde_json::Error> {
     let mut text = Vec::with_capacity(128);
     value.serialize(Finite(&mut serde_json::Serializer::new(&mut text)))?;
     Ok(text)
 }
 
-/// A serializer, or part of one, that takes no other floats than finite ones.
+/// A serializer, or a part of one, that accepts only finite floats.
 struct Finite<S>(S);
 
 /// A value inside another one.

@@ -1,8 +1,8 @@
-//! Which version of the durable format a reader needs: `runs.format` is the highest of what the events and messages
-//! of a run need.
+//! The version of the durable format that a reader of a run needs: `runs.format` is the highest format of its events
+//! and messages.
 //!
-//! A field or kind that only newer builds know is named here, and nowhere else. Every world asks at each commit and send,
-//! and raises the format of the run.
+//! Fields and kinds that only newer builds know are listed here and nowhere else. Every world calls this at each
+//! commit and send, and raises the format of the run.
 
 use crate::event::{Event, Judgement, Outcome, format_of_rules};
 use crate::failure::{Failure, FailureKind};
@@ -16,13 +16,14 @@ pub fn format_of_events(events: &[Event]) -> u32 {
     events.iter().map(Event::format).max().unwrap_or(FIRST_FORMAT)
 }
 
-/// The highest rules of new runs that a session can work on: it must know them, and read the format that goes with them.
+/// The highest rules of new runs that a session can execute: it must know them, and be able to read the format that
+/// belongs to them.
 pub fn readable_rules(rules: u32, format: u32) -> u32 {
     (1..=rules).rev().find(|rules| format_of_rules(*rules) <= format).unwrap_or(1)
 }
 
 impl Event {
-    /// The lowest format that has the event as it is.
+    /// The lowest format that can represent the event.
     pub fn format(&self) -> u32 {
         match self {
             Self::RunStarted(started) => format_of_rules(started.rules),
@@ -48,7 +49,7 @@ impl Event {
 }
 
 impl MessageBody {
-    /// The lowest format that has the message as it is.
+    /// The lowest format that can represent the message.
     pub fn format(&self) -> u32 {
         match self {
             Self::ChildEnded { outcome: Outcome::Failed(failure) | Outcome::Cancelled(failure), .. }
@@ -60,7 +61,7 @@ impl MessageBody {
 }
 
 impl Failure {
-    /// The lowest format that has the failure as it is.
+    /// The lowest format that can represent the failure.
     pub fn format(&self) -> u32 {
         if self.kind == FailureKind::MaybeAttempted { 2 } else { FIRST_FORMAT }
     }

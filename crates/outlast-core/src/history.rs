@@ -1,4 +1,4 @@
-//! A history outside its world: exported as JSON that people can read, and read back.
+//! Exported histories: readable JSON, and its parser.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -7,7 +7,7 @@ use crate::event::{Event, EventError, RunStarted, TurnRecord};
 use crate::id::{RunId, TurnId};
 use crate::time::Timestamp;
 
-/// The whole history of one run, as it is exported.
+/// The whole history of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct History {
     /// The run.
@@ -31,12 +31,12 @@ struct ExportedTurn {
     id: TurnId,
     at: Timestamp,
     build: String,
-    // As they are stored, one per line: a payload may hold numbers that a JSON value would round.
+    // In their stored form, one per line: a JSON value would round large numbers in payloads.
     events: Vec<Box<RawValue>>,
 }
 
 impl History {
-    /// The facts that the run began with.
+    /// The parameters of the run's start.
     pub fn started(&self) -> Option<&RunStarted> {
         match self.turns.first()?.events.first()? {
             Event::RunStarted(started) => Some(started),
@@ -44,7 +44,7 @@ impl History {
         }
     }
 
-    /// The history as JSON: the run, its workflow and version, and its turns with an event per line.
+    /// The history as JSON: the run, its workflow and version, and its turns with one event per line.
     pub fn to_json(&self) -> String {
         let turn = |turn: &TurnRecord| ExportedTurn {
             id: turn.id,
@@ -58,7 +58,7 @@ impl History {
             version: self.started().map(|started| started.version),
             turns: self.turns.iter().map(turn).collect(),
         };
-        // Only types of this crate are in it, and they all have JSON.
+        // It contains only types of this crate, which can all be serialized.
         serde_json::to_string_pretty(&exported).unwrap_or_default() + "\n"
     }
 
@@ -66,8 +66,8 @@ impl History {
     ///
     /// # Errors
     ///
-    /// [`EventError`] when the text is no exported history, or holds a kind of event that this build
-    /// does not know.
+    /// [`EventError`] when the text is not an exported history, or contains a kind of event that this build does not
+    /// know.
     pub fn from_json(text: &str) -> Result<Self, EventError> {
         let exported: Exported =
             serde_json::from_str(text).map_err(|error| EventError::Damaged(error.to_string()))?;

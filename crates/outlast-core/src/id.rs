@@ -1,7 +1,7 @@
 //! Ids: 128 bits, time-ordered, written as a prefix and 26 characters.
 //!
-//! The text form is that of a ULID (Crockford's base 32), so ids sort by the time they were made,
-//! fit into a URL, and tell by their prefix what they name.
+//! The text form is that of a ULID (Crockford's base 32): ids sort by the time at which they were created, fit into a
+//! URL, and have a prefix for what they identify.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ macro_rules! ids {
         pub struct $name(u128);
 
         impl $name {
-            /// What every id of this kind begins with.
+            /// The prefix of every id of this kind.
             pub const PREFIX: &'static str = $prefix;
 
             /// The id with these bits.
@@ -73,22 +73,22 @@ macro_rules! ids {
 }
 
 ids! {
-    /// Names a run.
+    /// Identifies a run.
     RunId = "run_";
-    /// Names a turn; made before the turn is first committed, so that a repeat is recognised.
+    /// Identifies a turn. Created before the first commit, so that a repeated commit is recognised.
     TurnId = "turn_";
-    /// Names a message to a run; made before it is first sent, so that a repeat is recognised.
+    /// Identifies a message to a run. Created before the first send, so that a repeated send is recognised.
     MessageId = "msg_";
-    /// Names a worker's session.
+    /// Identifies the session of a worker.
     SessionId = "wkr_";
 }
 
-/// Names one attempt at a step: the session of the worker that began it, and how many attempts that session
-/// had begun before.
+/// Identifies one attempt at a step: the session of the worker that began it, and the number of attempts that the
+/// session began before.
 ///
-/// Ids increase within a session, also where the *number* of an attempt does not: a crash is not a failure, so
-/// the attempt after it has the same number and another id. The text is `att_`, the digits of the session, a dot
-/// and the count.
+/// Ids increase within a session, even if the *number* of an attempt does not: a crash is not a failure, so the
+/// attempt after it has the same number but another id. The text is `att_`, the digits of the session, a dot and the
+/// count.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttemptId {
     session: SessionId,
@@ -96,7 +96,7 @@ pub struct AttemptId {
 }
 
 impl AttemptId {
-    /// What every id of an attempt begins with.
+    /// The prefix of every attempt id.
     pub const PREFIX: &'static str = "att_";
 
     /// The id of the attempt that a session begins after `count` others.
@@ -109,7 +109,7 @@ impl AttemptId {
         self.session
     }
 
-    /// How many attempts the session had begun before.
+    /// The number of attempts that the session began before.
     pub const fn count(self) -> u64 {
         self.count
     }
@@ -134,7 +134,7 @@ impl FromStr for AttemptId {
 
     fn from_str(text: &str) -> Result<Self, InvalidId> {
         let parts = text.strip_prefix(Self::PREFIX).and_then(|rest| rest.split_once('.'));
-        // The one way to write a number, so that every id has one text.
+        // Accept only the canonical form, so that every id has exactly one text.
         let count = |digits: &str| digits.parse().ok().filter(|count: &u64| count.to_string() == digits);
         parts
             .and_then(|(session, digits)| Some(Self::new(SessionId(decode(session)?), count(digits)?)))
@@ -160,29 +160,29 @@ impl<'de> serde::Deserialize<'de> for AttemptId {
 }
 
 impl RunId {
-    /// The id of a child: the same for the same parent, operation, time and rules, so that a repeated turn names the
+    /// The id of a child. It depends only on parent, operation, time and rules, so that a repeated turn starts the
     /// same run.
     ///
-    /// Since rules 2, the children of one turn are in the order of their operations. Their rows are then neighbours in
+    /// From rules 2 on, the children of one turn are in the order of their operations. Their rows are then adjacent in
     /// every index, which makes a large fan-out considerably cheaper.
     pub fn of_child(parent: Self, op: u64, at: Timestamp, rules: u32) -> Self {
         let millis = (at.as_micros().max(0) / 1_000) as u128;
-        // The parent is mixed before the operation comes in: ids of one millisecond differ in their last bits
-        // only, and so do operations, so that the sum of both would be the same for many pairs.
+        // Mix the parent before adding the operation: ids of one millisecond differ only in their last bits, and so do
+        // operations, so that the plain sum would be the same for many pairs.
         let family = mix(mix((parent.0 >> 64) as u64) ^ parent.0 as u64);
         let entropy = if rules < 2 { spread(family, op) } else { in_order(family, op) };
         Self((millis << 80) | entropy)
     }
 }
 
-/// The last 80 bits of a child's id by rules 1.
+/// The last 80 bits of a child's id under rules 1.
 fn spread(family: u64, op: u64) -> u128 {
     let high = mix(family ^ op);
     let low = mix(high ^ family.rotate_left(32));
     ((u128::from(high) << 64) | u128::from(low)) >> 48
 }
 
-/// The last 80 bits of a child's id by rules 2: 60 bits for its parent, then the operation.
+/// The last 80 bits of a child's id under rules 2: 60 bits for its parent, then the operation.
 fn in_order(family: u64, op: u64) -> u128 {
     const OP_BITS: u32 = 20;
     let group = mix(family ^ (op >> OP_BITS));
@@ -194,8 +194,8 @@ impl TurnId {
     /// The highest bit. An id begins with its time, and no time before the year 6429 has it.
     const CONTINUES: u128 = 1 << 127;
 
-    /// The id for a turn that is a part of a larger one, and not its last part: what the workflow asked for at its
-    /// end is not complete, and a replay does not take what is missing for a divergence.
+    /// The id of a turn that is a part of a larger one, and not its last part: the requests at its end are incomplete,
+    /// and a replay does not treat the missing ones as a divergence.
     #[must_use]
     pub const fn continued(self) -> Self {
         Self(self.0 | Self::CONTINUES)
@@ -208,9 +208,9 @@ impl TurnId {
 }
 
 impl MessageId {
-    /// The id of the answer to a turn's child: the same whenever the turn is tried.
+    /// The id of the message about a turn's child. It is the same whenever the turn is committed again.
     pub fn of_answer(turn: TurnId, index: usize) -> Self {
-        // Spread over all the bits: the ids around the turn's own may name other messages.
+        // Mix all bits: ids close to the turn's own may belong to other messages.
         let spread = (index as u128 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
         Self(turn.0 ^ (spread >> 48))
     }
@@ -223,7 +223,7 @@ fn mix(mut bits: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// A text that is not an id of the kind asked for.
+/// A text that is not an id of the expected kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{text}` is not an id; expected `{prefix}` and 26 characters of 0-9 and A-Z without I, L, O and U{suffix}"
@@ -234,23 +234,23 @@ pub struct InvalidId {
     suffix: &'static str,
 }
 
-/// Makes bits for new ids: ordered by time, and strictly rising within one source.
+/// Generates bits for new ids: ordered by time, and strictly increasing within one source.
 #[derive(Debug, Default)]
 pub struct IdSource {
     last: u128,
 }
 
 impl IdSource {
-    /// A source that has made nothing yet.
+    /// A source that has not generated an id yet.
     pub const fn new() -> Self {
         Self { last: 0 }
     }
 
-    /// The bits of the next id, made at `now` from `entropy`.
+    /// The bits of the next id, generated at `now` from `entropy`.
     pub fn next(&mut self, now: Timestamp, entropy: u128) -> u128 {
         let millis = (now.as_micros().max(0) / 1_000) as u128;
         let fresh = (millis << 80) | (entropy >> 48);
-        // In the same millisecond, or when the clock went back, count up from the last one.
+        // In the same millisecond, or if the clock went back, increment the last id.
         self.last = if fresh > self.last { fresh } else { self.last + 1 };
         self.last
     }

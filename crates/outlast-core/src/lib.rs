@@ -1,7 +1,7 @@
-//! The words of Outlast: ids, events, history, inbox, turns, limits, and the [`World`] contract.
+//! The basic types of Outlast: ids, events, history, inbox, turns, limits, and the [`World`] contract.
 //!
-//! This crate does no I/O, has no runtime and reads no clock. What can be computed from values is
-//! computed here, so that every world behaves the same.
+//! This crate does no I/O, has no runtime and reads no clock. Everything that can be computed from values is computed
+//! here, so that all worlds behave the same.
 
 pub mod change_signal;
 pub mod duration;

@@ -1,4 +1,4 @@
-//! The inbox: what the outside has told a run.
+//! Messages and inboxes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,23 +9,23 @@ use crate::id::{MessageId, RunId};
 use crate::payload::Payload;
 use crate::time::Timestamp;
 
-/// A small map that travels with starts and messages: trace context, the caller's identity.
+/// Headers of starts and messages, such as trace context or the identity of the caller.
 pub type Headers = BTreeMap<String, String>;
 
-/// Something to tell a run. The id is made before the first try, so that a repeat is recognised.
+/// A message to a run. Its id is chosen before the first send, so that a repeated send is recognised.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewMessage {
     /// The message's id.
     pub id: MessageId,
     /// The run it is for.
     pub run: RunId,
-    /// What it says.
+    /// Its content.
     pub body: MessageBody,
-    /// What travels with it.
+    /// Its headers.
     pub headers: Headers,
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum MessageBody {
@@ -36,62 +36,62 @@ pub enum MessageBody {
         /// The payload.
         payload: Payload,
     },
-    /// The run should stop.
+    /// A request to stop.
     Cancel {
         /// Why.
         reason: String,
     },
-    /// The run ends now, whatever its code would say.
+    /// The run ends now, without its code.
     Terminate {
         /// Why.
         reason: String,
     },
-    /// A sleep ends early.
+    /// Ends timers early.
     Wake {
-        /// Which one; all that are open when it is delivered if `None`.
+        /// The timer; `None` means all that are open when the message is delivered.
         op: Option<OpNumber>,
     },
-    /// The world has started a child that wanted to know, or found it by its key.
+    /// The world has started a child with a key, or has found the run that the key names.
     ChildStarted {
-        /// The operation that asked for it.
+        /// The operation that requested it.
         op: OpNumber,
         /// The run that its key names.
         run: RunId,
     },
     /// A child has ended.
     ChildEnded {
-        /// The operation that asked for it.
+        /// The operation that requested it.
         op: OpNumber,
-        /// How it ended.
+        /// Its outcome.
         outcome: Outcome,
     },
-    /// The world refused what an operation asked of names that runs share.
+    /// The world refused to start a child or queued step.
     Refused {
         /// The operation.
         op: OpNumber,
         /// Why.
         failure: Failure,
     },
-    /// Attempts ended, and the run got stuck before its history had that.
+    /// Outcomes of attempts that were not recorded before the run got stuck.
     Attempted {
-        /// What the history would have got of them.
+        /// The events that record them.
         events: Vec<Event>,
     },
 }
 
 impl MessageBody {
-    /// Whether the engine needs the message to keep its promises, so that a full inbox still takes it.
+    /// Whether the message is accepted even when the inbox is full, because the engine depends on it.
     pub fn is_exempt_from_limit(&self) -> bool {
         !matches!(self, Self::Hook { .. } | Self::Wake { .. })
     }
 }
 
-/// The positions of the last messages that can be obeyed without a workflow's code, as senders write them.
+/// The positions of the last messages that can end a run without its workflow's code. Senders update them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndableWithoutCode {
-    /// The position of the last terminate; 0 when there was none.
+    /// The position of the last terminate; 0 if there was none.
     pub last_terminate: u64,
-    /// The position of the last cancel; 0 when there was none.
+    /// The position of the last cancel; 0 if there was none.
     pub last_cancel: u64,
 }
 
@@ -106,33 +106,33 @@ impl EndableWithoutCode {
         }
     }
 
-    /// Whether a run can be ended without its workflow's code: it has an unread terminate, or an unread cancel
-    /// and was never more than started.
+    /// Whether a run can be ended without its workflow's code: it has an unread terminate, or it has an unread cancel
+    /// and has not had a turn.
     pub fn can_end(self, consumed: u64, next_event: u64) -> bool {
         self.last_terminate > consumed || next_event <= 1 && self.last_cancel > consumed
     }
 }
 
-/// The answer to a send.
+/// The response to a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// The message's place in the run's inbox, from 1.
+    /// The position of the message in the inbox, from 1.
     pub position: u64,
-    /// Whether the run was asked to stop before, by another message or its deadline.
+    /// Whether the run was already asked to stop, by another message or its deadline.
     pub cancel_was_requested: bool,
 }
 
-/// A message as a run reads it.
+/// A message in an inbox.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
     /// The message's id.
     pub id: MessageId,
-    /// Its place in the run's inbox, from 1.
+    /// Its position in the inbox, from 1.
     pub position: u64,
     /// When the world accepted it.
     pub at: Timestamp,
-    /// What it says.
+    /// Its content.
     pub body: MessageBody,
-    /// What travels with it.
+    /// Its headers.
     pub headers: Headers,
 }

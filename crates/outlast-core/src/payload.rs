@@ -1,7 +1,7 @@
 //! Payloads: values as stored bytes, with the codec that wrote them.
 
+mod field_path;
 mod mismatch;
-mod place;
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use crate::finite;
 use crate::limits::{PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX};
 
-/// A value as stored: JSON text, or what a codec made of it.
+/// A stored value: JSON text, or the output of a codec.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Payload {
     codec: Option<Arc<str>>,
@@ -25,9 +25,9 @@ impl Payload {
     ///
     /// # Errors
     ///
-    /// [`PayloadError::Encode`] when the value has no JSON (a map with keys that are not text, a float that is not
-    /// a number or infinite),
-    /// [`PayloadError::TooLarge`] and [`PayloadError::TooDeep`] when it is past a limit.
+    /// [`PayloadError::Encode`] when the value cannot be serialized (a map with keys that are not text, a float that
+    /// is not finite),
+    /// [`PayloadError::TooLarge`] and [`PayloadError::TooDeep`] when it exceeds a limit.
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self, PayloadError> {
         let bytes = finite::to_json(value).map_err(|error| PayloadError::Encode(error.to_string()))?;
         if bytes.len() > PAYLOAD_BYTES_MAX {
@@ -60,7 +60,7 @@ impl Payload {
         self.codec.as_deref()
     }
 
-    /// The bytes as stored.
+    /// The stored bytes.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
@@ -69,8 +69,8 @@ impl Payload {
     ///
     /// # Errors
     ///
-    /// [`PayloadError::Decode`] when the value does not fit `T`, [`PayloadError::Coded`] when a codec
-    /// has to decode it first.
+    /// [`PayloadError::Decode`] when the value cannot be decoded as a `T`, [`PayloadError::Coded`] when a codec must
+    /// decode it first.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, PayloadError> {
         if let Some(codec) = &self.codec {
             return Err(PayloadError::Coded(codec.to_string()));
@@ -82,7 +82,7 @@ impl Payload {
         })
     }
 
-    /// A number that equal payloads share, stable over processes and releases.
+    /// A digest that is the same for equal payloads, in all processes and releases.
     pub fn digest(&self) -> u128 {
         const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013B;
         const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
@@ -99,7 +99,7 @@ impl fmt::Debug for Payload {
     }
 }
 
-/// The seam through which every payload passes on its way to and from the world.
+/// Transforms every payload on its way to and from the world.
 ///
 /// A codec may encrypt or compress. It decodes whatever it has ever encoded, and plain JSON.
 pub trait Codec: Send + Sync + fmt::Debug {
@@ -135,21 +135,21 @@ impl Codec for PlainJson {
     }
 }
 
-/// Why a value could not become a payload, or a payload not a value.
+/// Why a value cannot be encoded as a payload, or a payload cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PayloadError {
-    /// The value has no JSON form.
+    /// The value cannot be serialized as JSON.
     #[error("the value cannot be written as JSON: {0}")]
     Encode(String),
-    /// The payload is not a value of the type asked for.
+    /// The payload cannot be decoded as the requested type.
     #[error("the payload is not a `{}`: {reason}", without_paths(type_name))]
     Decode {
-        /// The type asked for.
+        /// The requested type.
         type_name: &'static str,
-        /// What did not fit, and where: the kind of the value and its field, never the value.
+        /// The mismatch: the kind of the value and its field, never the value itself.
         reason: String,
-        /// The same in the words of the JSON library, which may quote the value. Only errors of runs with rules 1 have it.
+        /// The message of the JSON library, which may quote the value. Only errors of runs with rules 1 contain it.
         quoting: String,
     },
     /// The payload is larger than [`PAYLOAD_BYTES_MAX`].
@@ -172,7 +172,7 @@ pub enum PayloadError {
 }
 
 impl PayloadError {
-    /// The error as runs with rules 1 see it: it may quote the value.
+    /// The error for runs with rules 1; it may quote the value.
     pub fn quoting(&self) -> String {
         match self {
             Self::Decode { type_name, quoting, .. } => {
@@ -182,7 +182,7 @@ impl PayloadError {
         }
     }
 
-    /// What a value that was recorded cannot be, for the text of an error: "cannot be read as …".
+    /// The end of an error text about a recorded value: "cannot be read as …".
     pub fn cannot_be_read(&self) -> String {
         match self {
             Self::Decode { type_name, reason, .. } => {
@@ -192,20 +192,20 @@ impl PayloadError {
         }
     }
 
-    /// Whether the payload is as it was written, and only another codec can read it.
+    /// Whether another codec is needed to decode the payload.
     pub fn is_coded(&self) -> bool {
         matches!(self, Self::Coded(_))
     }
 }
 
-/// A type's name without the paths of modules: as its author writes it.
+/// The name of a type without module paths.
 fn without_paths(type_name: &str) -> String {
     let mut readable = String::with_capacity(type_name.len());
     let mut word = 0;
     for character in type_name.chars() {
         readable.push(character);
         if !character.is_alphanumeric() && character != '_' {
-            // What came before `::` was a path, back to where the word began.
+            // Remove the path segment before `::`.
             match readable.strip_suffix("::").map(|path| path.len() > word) {
                 Some(true) => readable.truncate(word),
                 _ if character == ':' => {}

@@ -1,4 +1,4 @@
-//! Queues: named lines of runs that chosen workers serve, and the order in which due runs are given.
+//! Queues: their names, and the order in which due runs are claimed.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -6,51 +6,51 @@ use std::time::Duration;
 use crate::limits::{NAME_BYTES_MAX, PRIORITY_AGE, PRIORITY_MAX, QUEUE_DEFAULT};
 use crate::time::Timestamp;
 
-/// What the workflow's name begins with when the run is a queued step; the step's name follows. No
-/// workflow of a program may be called so.
+/// The prefix of the workflow's name of a queued step; the name of the step follows. Workflows of programs must not
+/// have this prefix.
 pub const STEP_PREFIX: &str = "step:";
 
 static DEFAULT: LazyLock<Arc<str>> = LazyLock::new(|| QUEUE_DEFAULT.into());
 
-/// The queue of runs whose start names none.
+/// The default queue.
 pub fn default_queue() -> Arc<str> {
     DEFAULT.clone()
 }
 
-/// The list with that queue alone.
+/// A list with only the default queue.
 pub fn default_queues() -> Arc<[Arc<str>]> {
     static ONLY: LazyLock<Arc<[Arc<str>]>> = LazyLock::new(|| Arc::new([default_queue()]));
     ONLY.clone()
 }
 
-/// What decides which of the due runs is given first: the lowest. Each level of priority counts as much
-/// as [`PRIORITY_AGE`] of waiting.
+/// The rank of a due run: the run with the lowest rank is claimed first. Each level of priority is worth
+/// [`PRIORITY_AGE`] of waiting.
 ///
-/// A run is due by its `ready_at` alone: its rank may be long past before it is.
+/// Only `ready_at` decides whether a run is due; its rank may be an earlier time.
 pub fn rank(ready_at: Timestamp, priority: u8) -> Timestamp {
     ready_at.minus(ahead(priority))
 }
 
-/// How much earlier than it is a run of this priority counts as ready.
+/// By how much the priority makes the rank earlier.
 pub fn ahead(priority: u8) -> Duration {
     PRIORITY_AGE * u32::from(priority)
 }
 
-/// The name of the workflow whose runs are this step, queued.
+/// The workflow name of the runs that execute this step from a queue.
 pub fn workflow_of_step(step: &str) -> Arc<str> {
     format!("{STEP_PREFIX}{step}").into()
 }
 
-/// The step, when runs of this workflow are queued steps.
+/// The name of the step, if this is the workflow name of queued steps.
 pub fn step_of_workflow(workflow: &str) -> Option<&str> {
     workflow.strip_prefix(STEP_PREFIX)
 }
 
-/// Checks that no workflow of a program has a name that is for queued steps.
+/// Checks that a workflow of a program does not use a name that is reserved for queued steps.
 ///
 /// # Errors
 ///
-/// What is wrong, and what to do.
+/// The problem and the remedy.
 pub fn check_workflow_name(name: &str) -> Result<(), String> {
     match step_of_workflow(name) {
         None => Ok(()),
@@ -65,7 +65,7 @@ pub fn check_workflow_name(name: &str) -> Result<(), String> {
 ///
 /// # Errors
 ///
-/// What is wrong, and what to do.
+/// The problem and the remedy.
 pub fn check_queue(name: &str) -> Result<(), String> {
     let bytes = name.len();
     if name.is_empty() {
@@ -84,7 +84,7 @@ pub fn check_queue(name: &str) -> Result<(), String> {
 ///
 /// # Errors
 ///
-/// What is wrong, and what to do.
+/// The problem and the remedy.
 pub fn check_priority(priority: u8) -> Result<(), String> {
     if priority <= PRIORITY_MAX {
         return Ok(());

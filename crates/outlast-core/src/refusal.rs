@@ -1,4 +1,4 @@
-//! Refusals that every world gives in the same words.
+//! Errors that all worlds return with the same text.
 
 use crate::error::WorldError;
 use crate::failure::{Failure, FailureKind};
@@ -17,7 +17,7 @@ pub fn no_run(run: RunId) -> WorldError {
     WorldError::NotFound(format!("there is no run {run}; look at the list of runs"))
 }
 
-/// The session is gone.
+/// The session has ended.
 pub fn session_gone(session: SessionId) -> WorldError {
     WorldError::Fenced(format!("session {session} is gone: it left or was taken over; join again"))
 }
@@ -28,7 +28,7 @@ pub fn not_resumable(run: RunId, status: Status) -> WorldError {
     WorldError::Conflict(format!("run {run} is {status}, so there is nothing to resume: {reason}"))
 }
 
-/// Checks what a start asks for against the limits.
+/// Checks a start against the limits.
 ///
 /// # Errors
 ///
@@ -36,7 +36,7 @@ pub fn not_resumable(run: RunId, status: Status) -> WorldError {
 /// [`WorldError::Invalid`] when the queue has no name, there is no such priority, or the deadline comes
 /// before the run may begin.
 pub fn check_start(start: &Start) -> Result<(), WorldError> {
-    // A queued step has the name of its step, which is as long as other names.
+    // The name of a queued step is a prefix and the name of the step, which may have the maximum length.
     let name = step_of_workflow(&start.workflow).unwrap_or(&start.workflow).len();
     if name > NAME_BYTES_MAX {
         let message =
@@ -60,7 +60,7 @@ pub fn check_start(start: &Start) -> Result<(), WorldError> {
     check_tags(&start.tags).map_err(WorldError::Limit)
 }
 
-/// Checks what a worker that joins says of itself.
+/// Checks the data of a worker that joins.
 ///
 /// # Errors
 ///
@@ -85,7 +85,7 @@ fn check_served(queue: &str) -> Result<(), WorldError> {
 ///
 /// # Errors
 ///
-/// What is wrong, and what to do.
+/// The problem and the remedy.
 pub fn check_tags(tags: &Tags) -> Result<(), String> {
     if tags.len() > TAGS_MAX {
         return Err(format!("the run has {} tags, the limit is {TAGS_MAX}; use fewer", tags.len()));
@@ -124,7 +124,7 @@ pub fn check_starts(starts: usize) -> Result<(), WorldError> {
     )))
 }
 
-/// The start's key names a run that was started otherwise.
+/// The start's key names a run with another workflow or input.
 pub fn key_taken(start: &Start, run: RunId, workflow: &str) -> WorldError {
     let key = start.key.as_ref().map_or("", |key| &key.text);
     let what = if workflow == &*start.workflow {
@@ -135,13 +135,13 @@ pub fn key_taken(start: &Start, run: RunId, workflow: &str) -> WorldError {
     WorldError::Conflict(format!("key `{key}` names run {run} of {what}; use another key"))
 }
 
-/// Checks whether a run takes one more message.
+/// Checks whether a run accepts one more message.
 ///
 /// # Errors
 ///
-/// [`WorldError::Conflict`] when it has ended, [`WorldError::Limit`] when its inbox is full, or when a hook's
-/// payload would be one too many that nobody has taken. A payload for a hook that the run waits for is not refused
-/// because of kept payloads: it may be the only one that lets the run continue, and take them.
+/// [`WorldError::Conflict`] when it has ended, [`WorldError::Limit`] when its inbox is full, or when a hook's payload
+/// would exceed the limit of kept payloads. A payload for a hook that the run waits for is not refused because of kept
+/// payloads: it may be the one that lets the run continue and take them.
 pub fn check_send(run: RunId, receiver: Receiver<'_>, body: &MessageBody) -> Result<(), WorldError> {
     let Receiver { status, unread, kept, waits } = receiver;
     if status.is_final() {
@@ -184,7 +184,7 @@ pub fn unreadable_by_holder(run: RunId, holder: &Holder<'_>, body: &MessageBody)
 /// The worker that holds a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder<'a> {
-    /// The machine it works on.
+    /// Its machine.
     pub host: &'a str,
     /// Its process.
     pub pid: u32,
@@ -192,20 +192,20 @@ pub struct Holder<'a> {
     pub format: u32,
 }
 
-/// What decides whether a run takes one more message.
+/// The state of a run that decides whether it accepts one more message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Receiver<'a> {
-    /// Where the run is in its life.
+    /// The status of the run.
     pub status: Status,
-    /// How many messages it has not read.
+    /// The number of unread messages.
     pub unread: u64,
-    /// How many payloads for hooks it keeps that nobody has taken.
+    /// The number of kept payloads.
     pub kept: u64,
-    /// What it waits for. Needed only of a run that keeps payloads.
+    /// Its waits. Needed only for a run with kept payloads.
     pub waits: &'a [Wait],
 }
 
-// A run that keeps no payloads is refused none before its inbox is full, so that its waits need not be read.
+// A run without kept payloads refuses messages only when its inbox is full, so its waits need not be read.
 const _: () = assert!(HOOK_BUFFER_MAX as u64 >= INBOX_MESSAGES_MAX);
 
 /// Checks how many histories are read in one call.
@@ -218,7 +218,7 @@ pub fn check_histories(runs: usize) -> Result<(), WorldError> {
         return Ok(());
     }
     Err(WorldError::Limit(format!(
-        "{runs} histories are asked for, the limit is {HISTORIES_READ_MAX}; read them in parts"
+        "{runs} histories are requested, the limit is {HISTORIES_READ_MAX}; read them in parts"
     )))
 }
 

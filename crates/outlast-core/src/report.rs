@@ -1,61 +1,62 @@
-//! Reports: what a worker says of itself with every beat.
+//! Reports: the state of a worker, sent with every beat.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What a worker says of itself. It is stored with its session, as JSON; a field that is missing there is
-/// as it was at the join, one that is not known is ignored.
+/// The report of a worker. It is stored with its session as JSON. A missing field has its initial value, an unknown
+/// field is ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Report {
-    /// Whether it takes new work.
+    /// Whether it accepts new work.
     pub status: WorkerStatus,
-    /// How many runs it has in hand.
+    /// The number of runs that it executes.
     pub live: u64,
-    /// How many attempts at steps are under way.
+    /// The number of attempts in progress.
     pub attempts: u64,
-    /// The same by the step's name, of at most [`REPORT_STEPS_MAX`](crate::limits::REPORT_STEPS_MAX).
+    /// The number of attempts in progress by step name, for at most
+    /// [`REPORT_STEPS_MAX`](crate::limits::REPORT_STEPS_MAX) steps.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub steps: BTreeMap<String, u64>,
-    /// How many futures of waiting runs it keeps.
+    /// The number of cached futures of waiting runs.
     pub waiting_futures: u64,
-    /// How many turns it has committed since it began.
+    /// The number of turns that it has committed since it joined.
     pub turns: u64,
-    /// How often it replayed a history since it began.
+    /// The number of replays since it joined.
     pub replays: u64,
-    /// How many runs completed in its hands since it began.
+    /// The number of runs that it completed since it joined.
     pub completed: u64,
-    /// How many runs failed in its hands since it began.
+    /// The number of runs that failed on it since it joined.
     pub failed: u64,
 }
 
 impl Report {
-    /// The report as it is stored.
+    /// The stored form of the report.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// A stored report. One that this build cannot read is as at the join: nothing depends on it.
+    /// Reads a stored report. If this build cannot read it, the initial report is used: nothing depends on it.
     pub fn from_json(text: &str) -> Self {
         serde_json::from_str(text).unwrap_or_default()
     }
 }
 
-/// Whether a worker takes new work.
+/// Whether a worker accepts new work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum WorkerStatus {
-    /// It does.
+    /// It accepts new work.
     #[default]
     Working,
-    /// It stops: it finishes what it has in hand.
+    /// It is stopping and finishes its attempts.
     Draining,
 }
 
 impl WorkerStatus {
-    /// The status as it is written.
+    /// The status as text.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Working => "working",

@@ -9,41 +9,40 @@ use crate::duration::IntoDuration;
 use crate::failure::{ErrorClass, Failure};
 use crate::limits::JITTER_MAX;
 
-/// How a step is attempted: when again, for how long, where and how often at the same time.
+/// The policy for the attempts at a step: retries, timeouts, concurrency and queue.
 ///
-/// That of a queued step is stored with its run, as JSON; what is missing there is as in
-/// [`DEFAULT`](Self::DEFAULT). Its queue and priority are the run's own.
+/// The policy of a queued step is stored with its run as JSON; missing fields have the values of
+/// [`DEFAULT`](Self::DEFAULT). Its queue and priority are those of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policy {
-    /// When a failed attempt is followed by another.
+    /// The retry policy.
     pub retry: Retry,
-    /// How long one attempt may take.
+    /// The maximum duration of one attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
-    /// How long an attempt may go without a heartbeat.
+    /// The maximum time between two heartbeats.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heartbeat_timeout: Option<Duration>,
-    /// How many attempts at the step one worker makes at the same time.
+    /// The maximum number of concurrent attempts at the step on one worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// Whether the code blocks its thread, and so runs on the pool for that.
+    /// Whether the code blocks its thread, and therefore runs on the blocking pool.
     #[serde(rename = "blocking", skip_serializing_if = "is_false")]
     pub is_blocking: bool,
-    /// Whether there is no other attempt, whatever becomes of the first.
+    /// Whether at most one attempt is made.
     #[serde(rename = "at_most_once", skip_serializing_if = "is_false")]
     pub is_at_most_once: bool,
-    /// The queue by which the step travels to workers that serve it, instead of being attempted by the
-    /// worker that holds its run.
+    /// The queue of the step. `None` means that the worker that holds the run attempts it.
     #[serde(skip)]
     pub queue: Option<&'static str>,
-    /// How urgent the step is among those of its queue; as urgent as its run unless set.
+    /// The priority of the step in its queue; by default the priority of its run.
     #[serde(skip)]
     pub priority: Option<u8>,
 }
 
 impl Policy {
-    /// [`Retry::DEFAULT`], without limits of time or number.
+    /// [`Retry::DEFAULT`], without timeouts or limits.
     pub const DEFAULT: Self = Self {
         retry: Retry::DEFAULT,
         timeout: None,
@@ -55,7 +54,7 @@ impl Policy {
         priority: None,
     };
 
-    /// The retry that holds: none for a step that is attempted at most once.
+    /// The effective retry policy: no retries for an at-most-once step.
     pub fn retry(&self) -> Retry {
         if self.is_at_most_once { Retry::none() } else { self.retry }
     }
@@ -73,7 +72,7 @@ impl Default for Policy {
     }
 }
 
-/// When a failed attempt is followed by another: how often, after what pauses, for which errors.
+/// The retry policy of a step: how often, after which pauses, and for which errors a failed attempt is repeated.
 ///
 /// ```
 /// use outlast_core::{ErrorClass, Retry};
@@ -83,8 +82,8 @@ impl Default for Policy {
 /// # assert_ne!(patient, picky);
 /// ```
 ///
-/// Its methods panic on values that make no sense: they are written in the code, and
-/// `#[step(attempts = 0)]` does not even compile.
+/// Its methods panic on invalid values, because these are mistakes in the code; `#[step(attempts = 0)]` does not
+/// compile.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[must_use = "a retry does nothing by itself; give it to a step with `.retry(…)`, or to `outlast::retry`"]
@@ -123,33 +122,33 @@ impl Retry {
         unless: Classes::NONE,
     };
 
-    /// Each pause is longer than the one before by a factor: 200 ms, 400 ms, 800 ms. The default.
+    /// Exponential backoff: 200 ms, 400 ms, 800 ms. The default.
     pub const fn exponential() -> Self {
         Self::DEFAULT
     }
 
-    /// Each pause is longer than the one before by the first: 200 ms, 400 ms, 600 ms.
+    /// Linear backoff: 200 ms, 400 ms, 600 ms.
     pub const fn linear() -> Self {
         Self { growth: Growth::Linear, ..Self::DEFAULT }
     }
 
-    /// All pauses are the same: 200 ms.
+    /// Constant pauses of 200 ms.
     pub const fn constant() -> Self {
         Self { growth: Growth::Constant, ..Self::DEFAULT }
     }
 
-    /// One attempt, and no other.
+    /// A single attempt without retries.
     pub const fn none() -> Self {
         Self { attempts: 1, ..Self::DEFAULT }
     }
 
-    /// For calls of a service by others: five attempts; 1 s, 2 s, 4 s, 8 s, and up to 10 % more.
+    /// For calls of external services: five attempts; pauses of 1 s, 2 s, 4 s and 8 s, plus up to 10 % jitter.
     pub const fn api() -> Self {
         Self { initial: Duration::from_secs(1), jitter_max: JITTER_MAX, ..Self::DEFAULT }
     }
 
-    /// For a database that is busy or restarts: eight attempts; from 100 ms, doubled up to 5 s, and up
-    /// to 10 % more.
+    /// For a database that is busy or restarts: eight attempts; pauses from 100 ms, doubled up to 5 s, plus up to 10 %
+    /// jitter.
     pub const fn database() -> Self {
         Self {
             attempts: 8,
@@ -160,7 +159,7 @@ impl Retry {
         }
     }
 
-    /// For connections that break: ten attempts; from 500 ms, doubled up to 30 s, and up to 10 % more.
+    /// For unreliable connections: ten attempts; pauses from 500 ms, doubled up to 30 s, plus up to 10 % jitter.
     pub const fn network() -> Self {
         Self {
             attempts: 10,
@@ -171,7 +170,7 @@ impl Retry {
         }
     }
 
-    /// Attempts in all, the first included.
+    /// The maximum number of attempts, including the first.
     ///
     /// # Panics
     ///
@@ -182,7 +181,7 @@ impl Retry {
         Self { attempts, ..self }
     }
 
-    /// The pause after the first failed attempt. The longest pause is raised to it where it is shorter.
+    /// The pause after the first failed attempt. The maximum pause is raised to it if it is shorter.
     ///
     /// # Panics
     ///
@@ -193,11 +192,11 @@ impl Retry {
         Self { initial, max: self.max.max(initial), ..self }
     }
 
-    /// By how much each pause is longer than the one before, when they grow exponentially.
+    /// The factor between two consecutive pauses, with exponential backoff.
     ///
     /// # Panics
     ///
-    /// When `multiplier` is not a number of at least 1, or pauses do not grow exponentially.
+    /// When `multiplier` is not a number of at least 1, or the backoff is not exponential.
     #[track_caller]
     pub fn multiplier(self, multiplier: f64) -> Self {
         assert!(
@@ -211,11 +210,11 @@ impl Retry {
         Self { multiplier, ..self }
     }
 
-    /// The longest pause, before jitter.
+    /// The maximum pause, before jitter.
     ///
     /// # Panics
     ///
-    /// When the text is not a duration, or shorter than the first pause.
+    /// When the text is not a duration, or is shorter than the first pause.
     #[track_caller]
     pub fn max(self, pause: impl IntoDuration) -> Self {
         let max = pause.into_duration().unwrap_or_else(|error| panic!("{error}"));
@@ -226,10 +225,11 @@ impl Retry {
         Self { max, ..self }
     }
 
-    /// By which part each pause is made longer, at random within the range, so that many that failed
-    /// together do not come back together: `0.0..=0.10` is up to 10 %.
+    /// The fraction by which each pause is extended, at random within the range, so that steps that failed together
+    /// are not retried together: `0.0..=0.10` is up to 10 %.
     ///
-    /// Chance is asked when an attempt fails, and the moment of the next one is recorded: a replay agrees.
+    /// The random number is drawn when an attempt fails, and the time of the next attempt is recorded, so that a
+    /// replay gives the same result.
     ///
     /// # Panics
     ///
@@ -262,18 +262,18 @@ impl Retry {
         Self { unless: Classes::of(classes), ..self }
     }
 
-    /// How many attempts there may be in all.
+    /// The maximum number of attempts.
     pub const fn attempts_max(&self) -> u32 {
         self.attempts
     }
 
-    /// Whether failed attempt number `attempt` (from 1) was the last there may be.
+    /// Whether failed attempt number `attempt` (from 1) was the last.
     pub fn is_exhausted(&self, attempt: u32) -> bool {
         attempt >= self.attempts
     }
 
-    /// The pause after failed attempt number `attempt` (from 1); `None` when that was the last, or
-    /// another could not end better, or is not wanted. `chance`, from 0 to 1, decides the jitter.
+    /// The pause after failed attempt number `attempt` (from 1); `None` when that was the last, or the failure is not
+    /// retried. `chance`, from 0 to 1, determines the jitter.
     pub fn pause_after(&self, attempt: u32, failure: &Failure, chance: f64) -> Option<Duration> {
         if self.is_exhausted(attempt) || !failure.kind.is_retryable() || !self.wants(failure) {
             return None;
@@ -319,7 +319,7 @@ impl Classes {
         class.is_some_and(|class| self.0 & Self::bits(class) == Self::bits(class))
     }
 
-    /// All bits stand for `Transient`, so that it contains every other.
+    /// `Transient` is all bits, so that it contains every other class.
     fn bits(class: ErrorClass) -> u8 {
         match class {
             ErrorClass::Network => 1,

@@ -1,4 +1,4 @@
-//! Runs as the outside sees them: status, what they wait for, lists and counts.
+//! Runs from the view of clients: starts, status, waits, lists and counts.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,18 +18,18 @@ use crate::retry::Policy;
 use crate::state::HolderColumns;
 use crate::time::Timestamp;
 
-/// Where a run is in its life.
+/// The status of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Status {
-    /// No worker has had it yet, or its worker let go of it: it waits for one to claim it.
+    /// No worker holds it, and it waits for one to claim it.
     Pending,
     /// A worker holds it.
     Running,
     /// Suspended: a timer, a hook or a retry will wake it.
     Waiting,
-    /// A turn ended without a decision; another build or `resume` tries again.
+    /// Its code could not continue it; another build or `resume` retries it.
     Stuck,
     /// Final: the workflow returned an output.
     Completed,
@@ -40,7 +40,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// Every status, in the order of a run's life.
+    /// Every status, in the usual order.
     pub const ALL: [Self; 7] = [
         Self::Pending,
         Self::Running,
@@ -51,7 +51,7 @@ impl Status {
         Self::Cancelled,
     ];
 
-    /// The status as it is written.
+    /// The status as text.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -64,7 +64,7 @@ impl Status {
         }
     }
 
-    /// Whether a run in this status stays in it for ever.
+    /// Whether the status is final.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
@@ -99,7 +99,7 @@ impl FromStr for Status {
 #[error("`{0}` is not a status; expected pending, running, waiting, stuck, completed, failed or cancelled")]
 pub struct InvalidStatus(String);
 
-/// A run to start. Its id is made before the first try, so that a repeat is recognised.
+/// A start of a run. Its id is chosen before the first call, so that a repeated start is recognised.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Start {
     /// The run's id.
@@ -110,32 +110,31 @@ pub struct Start {
     pub workflow: Arc<str>,
     /// The workflow's version.
     pub version: u32,
-    /// The version of the engine's semantics that the run keeps for its life; at most
-    /// [`RULES`](crate::event::RULES).
+    /// The version of the engine's semantics, which the run keeps; at most [`RULES`](crate::event::RULES).
     pub rules: u32,
-    /// The queue it stands in: only workers that serve it are given the run.
+    /// Its queue: only workers that serve it claim the run.
     pub queue: Arc<str>,
-    /// How urgent it is, up to [`PRIORITY_MAX`](crate::limits::PRIORITY_MAX); 0 is usual, more is sooner.
+    /// Its priority, from 0 (the default) to [`PRIORITY_MAX`](crate::limits::PRIORITY_MAX) (the most urgent).
     pub priority: u8,
     /// The caller's key: a later start with it returns this run.
     pub key: Option<StartKey>,
-    /// What the workflow is called with.
+    /// The input of the workflow.
     pub input: Payload,
-    /// What travels with the run.
+    /// The headers of the run.
     pub headers: Headers,
-    /// What the run can be found by.
+    /// The tags of the run.
     pub tags: Tags,
-    /// The run that starts it, if one does.
+    /// The run that starts it, if there is one.
     pub parent: Option<Parent>,
-    /// When it may begin, if not at once.
+    /// When it may begin, if it is delayed.
     pub not_before: Option<Timestamp>,
-    /// When it is told to stop, if it has not ended by then.
+    /// When it is cancelled, if it has not ended by then.
     pub deadline: Option<Timestamp>,
-    /// How the step is attempted, when the run is a queued step and that is not as usual.
+    /// The policy of the step, when the run is a queued step and the policy is not the default.
     pub policy: Option<Box<Policy>>,
 }
 
-/// What a run can be found by: names with values, set at its start and by its workflow.
+/// Tags of a run: names with values, set at its start and by its workflow. Runs can be found by them.
 pub type Tags = BTreeMap<String, String>;
 
 /// The run that started a run.
@@ -143,15 +142,15 @@ pub type Tags = BTreeMap<String, String>;
 pub struct Parent {
     /// The parent.
     pub run: RunId,
-    /// The operation of the parent that asked for the run.
+    /// The operation of the parent that requested the run.
     pub op: OpNumber,
-    /// The first of the line: the parent's root, or the parent itself.
+    /// The topmost ancestor: the root of the parent, or the parent itself.
     pub root: RunId,
-    /// Whether the parent is told how the run ends.
+    /// Whether the parent awaits the outcome of the run.
     pub awaits: bool,
 }
 
-/// What becomes of a child when its parent ends before it.
+/// What happens to a child when its parent ends before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -159,14 +158,14 @@ pub enum ParentEnd {
     /// It is cancelled.
     #[default]
     Cancel,
-    /// The parent does not end before it.
+    /// The parent waits for it before it ends.
     Wait,
-    /// It goes on.
+    /// It continues.
     Abandon,
 }
 
 impl ParentEnd {
-    /// The choice as it is written.
+    /// The choice as text.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Cancel => "cancel",
@@ -176,14 +175,14 @@ impl ParentEnd {
     }
 }
 
-/// A caller's key, and what tells whether a later start with it asks for the same thing.
+/// A caller's key, and the digest by which a later start with the same key is compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartKey {
     /// The key.
     pub text: String,
     /// The digest of the plain input, before any codec.
     pub digest: u128,
-    /// How long an earlier start with the key counts; for ever if `None`.
+    /// How long the key names the run of an earlier start; without limit if `None`.
     pub window: Option<Duration>,
 }
 
@@ -211,40 +210,40 @@ impl Start {
         format_of_rules(self.rules)
     }
 
-    /// The turn that records a start which no worker has seen.
+    /// The turn that records a start by a client.
     pub fn first_turn(&self, at: Timestamp) -> TurnRecord {
         TurnRecord { id: self.turn, seq: 0, at, build: "".into(), events: vec![self.event()] }
     }
 }
 
-/// What a start came to.
+/// The result of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Started {
-    /// The run that the start or an earlier one with its key began.
+    /// The run of this start, or of an earlier start with the same key.
     pub run: RunId,
-    /// Whether this start began it.
+    /// Whether this start created it.
     pub is_new: bool,
 }
 
-/// One thing that a waiting run waits for.
+/// One wait of a waiting run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "on", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Wait {
-    /// A moment.
+    /// A timer.
     Timer {
         /// The operation's number.
         op: u64,
         /// When it is due.
         until: Timestamp,
     },
-    /// A payload from outside.
+    /// A payload for a hook.
     Hook {
         /// The operation's number.
         op: u64,
         /// The hook's name.
         name: String,
-        /// When the wait ends without one.
+        /// When the wait times out.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Timestamp>,
     },
@@ -256,11 +255,11 @@ pub enum Wait {
         workflow: String,
         /// The child.
         run: RunId,
-        /// When the wait ends without it.
+        /// When the wait times out.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Timestamp>,
     },
-    /// The end of a step that travels by its queue.
+    /// The end of a queued step.
     Step {
         /// The operation's number.
         op: u64,
@@ -268,7 +267,7 @@ pub enum Wait {
         name: String,
         /// The queue.
         queue: String,
-        /// The run that is the step.
+        /// The run that executes the step.
         run: RunId,
     },
     /// The next attempt of a step.
@@ -283,7 +282,7 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// The operation that waits.
+    /// The operation.
     pub fn op(&self) -> OpNumber {
         match self {
             Self::Timer { op, .. }
@@ -294,12 +293,12 @@ impl Wait {
         }
     }
 
-    /// Whether it is for a payload of this hook.
+    /// Whether it waits for a payload of this hook.
     pub fn is_for_hook(&self, hook: &str) -> bool {
         matches!(self, Self::Hook { name, .. } if name == hook)
     }
 
-    /// When the wait ends by itself, if it does.
+    /// When the wait is due or times out, if it does.
     pub fn until(&self) -> Option<Timestamp> {
         match self {
             Self::Timer { until, .. } | Self::Retry { until, .. } => Some(*until),
@@ -312,44 +311,44 @@ impl Wait {
 /// Why a run is stuck.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stuck {
-    /// The sort of trouble.
+    /// The reason.
     pub reason: StuckReason,
-    /// What happened and what to do, for a person.
+    /// The message, with the remedy.
     pub message: String,
-    /// The build that could not go on; workers of another build try again.
+    /// The build that could not continue it; workers with another build retry it.
     pub build: String,
 }
 
-/// The sorts of trouble that end a turn without a decision.
+/// The reasons why a run is stuck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StuckReason {
-    /// The code asked for something else than history has.
+    /// The requests of the code do not match the history.
     Diverged,
     /// The workflow's code panicked.
     Panicked,
     /// The workflow awaited something that is not an operation.
     ForeignAwait,
-    /// The workflow called a step's function itself, instead of asking its context for the step.
+    /// The workflow called a step's function directly, instead of `ctx.step`.
     CalledDirectly,
     /// The context was used outside of the workflow's own code: in a step, in a spawned task, by another run.
     ContextOutside,
-    /// The workflow asked for a step that this worker does not have.
+    /// The workflow requested a step that this worker does not have.
     StepNotRegistered,
     /// Its worker crashed too often while it held the run.
     Poison,
     /// The history cannot be read by this build.
     Unreadable,
-    /// A stored value cannot be read as the type that the code has for it.
+    /// A stored value cannot be decoded as the type that the code expects.
     Undecodable,
-    /// The world refuses what the run decided: a turn that is too large for it, say.
+    /// The world refuses the turn of the run, for example because it is too large.
     Refused,
-    /// A turn did not come back: the workflow loops without awaiting, or blocks its thread.
+    /// A turn did not return: the workflow loops without awaiting, or blocks its thread.
     Hung,
-    /// The workflow was cancelled and goes on asking for operations, however often they are refused.
+    /// The workflow was cancelled, and keeps requesting operations although they are refused.
     IgnoresCancel,
-    /// A reason that this build does not know. The message says more.
+    /// A reason that this build does not know; see the message.
     #[serde(other)]
     Other,
 }
@@ -374,7 +373,7 @@ impl fmt::Display for StuckReason {
     }
 }
 
-/// A run as the outside sees it.
+/// A run, as clients see it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunView {
     /// The run.
@@ -383,13 +382,13 @@ pub struct RunView {
     pub workflow: Arc<str>,
     /// Its workflow's version.
     pub version: u32,
-    /// The queue it stands in.
+    /// Its queue.
     pub queue: Arc<str>,
-    /// How urgent it is; 0 is usual, more is sooner.
+    /// Its priority; 0 is the default, higher is more urgent.
     pub priority: u8,
     /// The caller's key.
     pub key: Option<String>,
-    /// Where it is in its life.
+    /// Its status.
     pub status: Status,
     /// The session that holds it.
     pub owner: Option<SessionId>,
@@ -399,17 +398,17 @@ pub struct RunView {
     pub updated_at: Timestamp,
     /// When it ended.
     pub ended_at: Option<Timestamp>,
-    /// When a waiting run is due by itself.
+    /// When a waiting run is due without a message.
     pub wake_at: Option<Timestamp>,
-    /// What a waiting run waits for.
+    /// The waits of a waiting run.
     pub waits: Vec<Wait>,
-    /// How many messages its inbox was ever sent.
+    /// The number of messages that were sent to it.
     pub sent: u64,
-    /// How many of them it has consumed.
+    /// The number of messages that it has consumed.
     pub consumed: u64,
-    /// How many crashes of its worker count against it.
+    /// The number of worker crashes that count against it.
     pub crashes: u32,
-    /// How many payloads for hooks it has received that nobody has taken.
+    /// The number of kept payloads.
     pub kept: u64,
     /// Whether it was asked to stop.
     pub is_cancel_requested: bool,
@@ -419,19 +418,18 @@ pub struct RunView {
     pub format: u32,
     /// Why it is stuck, if it is.
     pub stuck: Option<Stuck>,
-    /// From when on a stuck run is given to a build that is not among those that failed.
+    /// From this time on a build that has not failed can claim the stuck run.
     pub retry_at: Option<Timestamp>,
     /// The run that started it, if one did.
     pub parent: Option<Parent>,
-    /// What it can be found by.
+    /// Its tags.
     pub tags: Tags,
-    /// When it is told to stop, as long as that counts.
+    /// When it is cancelled; `None` once it was cancelled or has ended.
     pub deadline: Option<Timestamp>,
 }
 
 impl RunView {
-    /// A view that shows the columns which only a run's holder changes. The world that has it adds the rest, so that it
-    /// need not name these.
+    /// A view with the holder's columns. The world adds the other columns, so that its code need not name these.
     pub fn of_columns(id: RunId, status: Status, columns: &HolderColumns) -> Self {
         Self {
             id,
@@ -462,12 +460,12 @@ impl RunView {
         }
     }
 
-    /// The first of the run's line: its root, or the run itself.
+    /// The topmost ancestor of the run, or the run itself.
     pub fn root(&self) -> RunId {
         self.parent.map_or(self.id, |parent| parent.root)
     }
 
-    /// Whether its whole life is one step of another run, which travels by its queue.
+    /// Whether it is a queued step: it executes one step of another run.
     pub fn is_queued_step(&self) -> bool {
         step_of_workflow(&self.workflow).is_some()
     }
@@ -482,50 +480,49 @@ pub struct RunQuery {
     pub workflow: Option<Arc<str>>,
     /// Only runs of this queue.
     pub queue: Option<Arc<str>>,
-    /// Whether runs are listed whose whole life is one step of another. A query for their workflow lists
-    /// them in any case.
+    /// Whether queued steps are listed. A query for their workflow lists them in any case.
     pub queued_steps: QueuedSteps,
     /// Only the run that was started with this key.
     pub key: Option<String>,
     /// Only runs that this one started.
     pub parent: Option<RunId>,
-    /// Only this run, and those that it or one of its children started.
+    /// Only this run and its descendants.
     pub root: Option<RunId>,
     /// Only runs with all of these tags.
     pub tags: Tags,
-    /// Only runs that were started at this moment or later.
+    /// Only runs that were started at this time or later.
     pub created_from: Option<Timestamp>,
-    /// Only runs that were started before this moment.
+    /// Only runs that were started before this time.
     pub created_before: Option<Timestamp>,
-    /// Only runs with this text in their id, workflow or key, in upper or lower case.
+    /// Only runs with this text in their id, workflow or key; case is ignored.
     pub text: Option<String>,
     /// How the list is sorted.
     pub order: ListOrder,
-    /// Only runs behind this one, in the list's order.
+    /// Only runs after this one, in the order of the list.
     pub after: Option<RunId>,
-    /// Only runs in front of this one, in the list's order; the page holds the last of them.
+    /// Only runs before this one, in the order of the list; the page contains the last of them.
     pub before: Option<RunId>,
-    /// How many at the most; at most [`PAGE_RUNS_MAX`](crate::limits::PAGE_RUNS_MAX).
+    /// The maximum number of runs; at most [`PAGE_RUNS_MAX`](crate::limits::PAGE_RUNS_MAX).
     pub limit: usize,
 }
 
-/// Whether a list of runs has those whose whole life is one step of another.
+/// Whether a list of runs contains queued steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QueuedSteps {
-    /// They are left out.
+    /// They are omitted.
     #[default]
     LeftOut,
-    /// They are listed as all others.
+    /// They are listed like all other runs.
     Listed,
 }
 
 impl RunQuery {
-    /// Whether runs are left out because they are queued steps.
+    /// Whether queued steps are omitted.
     pub fn leaves_out_queued_steps(&self) -> bool {
         self.queued_steps == QueuedSteps::LeftOut && self.workflow.is_none()
     }
 
-    /// Whether a run is one of those to list, apart from its place in the list.
+    /// Whether a run matches the filters, apart from the cursor.
     pub fn wants(&self, run: &RunView) -> bool {
         (self.statuses.is_empty() || self.statuses.contains(&run.status))
             && self.workflow.as_ref().is_none_or(|workflow| run.workflow == *workflow)
@@ -542,13 +539,13 @@ impl RunQuery {
             && self.before.is_none_or(|before| self.order.is_behind(before, run.id))
     }
 
-    /// The page of runs that were found, which are those wanted, in the list's order from the side of
-    /// the cursor, and one more than the limit if there are more.
+    /// The page of the runs that were found: matching runs in the order of the list, starting at the cursor, and one
+    /// more than the limit if there are more.
     pub fn page(&self, runs: Vec<RunView>, limit: usize) -> Page {
         self.page_until(runs, limit, None)
     }
 
-    /// The same, of a world that looked no further than at the run `edge`.
+    /// The same for a world that stopped its search at the run `edge`.
     pub fn page_until(&self, mut runs: Vec<RunView>, limit: usize, edge: Option<RunId>) -> Page {
         let edge = edge.filter(|_| runs.len() <= limit);
         let has_more = runs.len() > limit || edge.is_some();
@@ -560,7 +557,7 @@ impl RunQuery {
         let (has_next, has_prev) =
             if is_backwards { (true, has_more) } else { (has_more, self.after.is_some()) };
         let (first, last) = (runs.first().map(|run| run.id), runs.last().map(|run| run.id));
-        // Towards the side that was looked at, the page ends where the looking did.
+        // In the direction of the search, the page ends where the search stopped.
         let (first, last) =
             if is_backwards { (edge.or(first), last.or(edge)) } else { (first.or(edge), edge.or(last)) };
         let (next, prev) = (last.filter(|_| has_next), first.filter(|_| has_prev));
@@ -578,7 +575,7 @@ impl RunView {
     }
 }
 
-/// How a list of runs is sorted. Ids are time-ordered, so by id is by time.
+/// The order of a list of runs. Ids are time-ordered, so the order by id is the order by time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ListOrder {
     /// The newest run first.
@@ -589,7 +586,7 @@ pub enum ListOrder {
 }
 
 impl ListOrder {
-    /// Whether `run` stands behind `other` in a list of this order.
+    /// Whether `run` is after `other` in a list of this order.
     pub fn is_behind(self, run: RunId, other: RunId) -> bool {
         match self {
             Self::NewestFirst => run < other,
@@ -600,28 +597,28 @@ impl ListOrder {
 
 /// One page of a list.
 ///
-/// A page may have fewer runs than were asked for, even none, and still name another one: a world looks at
-/// no more than [`PAGE_LOOKS_MAX`](crate::limits::PAGE_LOOKS_MAX) runs at a time.
+/// A page may have fewer runs than requested, even none, and still have a next page: a world examines at most
+/// [`PAGE_LOOKS_MAX`](crate::limits::PAGE_LOOKS_MAX) runs at a time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page {
     /// The runs of the page.
     pub runs: Vec<RunView>,
-    /// What to give as `after` for the next page; `None` on the last.
+    /// The cursor for `after` of the next page; `None` on the last page.
     pub next: Option<RunId>,
-    /// What to give as `before` for the page in front; `None` on the first.
+    /// The cursor for `before` of the previous page; `None` on the first page.
     pub prev: Option<RunId>,
 }
 
-/// What a call to forget finished runs came to.
+/// The result of pruning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pruned {
-    /// How many runs were forgotten.
+    /// The number of deleted runs.
     pub runs: u64,
-    /// What to give as `after` for the next call; `None` when all were looked at.
+    /// The cursor for `after` of the next call; `None` when all runs were examined.
     pub next: Option<RunId>,
 }
 
-/// How many runs are in each status. A status without runs may be missing.
+/// The number of runs in each status. A status without runs may be missing.
 pub type Counts = BTreeMap<Status, u64>;
 
 #[cfg(test)]

@@ -5,10 +5,10 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::id::RunId;
 
-/// Values by run, for what is looked up on every turn.
+/// A hash map with runs as keys, for values that are looked up on every turn.
 ///
-/// Ids of runs are random in their lower half, and nobody gains by making slow lookups of his own runs: so they
-/// need no hash that withstands attacks, which would cost more than the rest of the lookup.
+/// The lower half of a run id is random, and an attacker gains nothing from slow lookups of their own runs. So no
+/// DoS-resistant hash is needed, which would cost more than the rest of the lookup.
 pub type RunMap<V> = HashMap<RunId, V, BuildHasherDefault<RunHasher>>;
 
 /// A set of runs with the same hash.
@@ -19,11 +19,11 @@ pub type RunSet = HashSet<RunId, BuildHasherDefault<RunHasher>>;
 pub struct RunHasher(u64);
 
 impl RunHasher {
-    /// An odd number without a pattern: the fraction of the golden ratio.
+    /// An odd multiplier from the golden ratio (Fibonacci hashing).
     const FACTOR: u128 = 0x9e37_79b9_7f4a_7c15;
 
     fn add(&mut self, word: u64) {
-        // Both halves of the product: the table uses the lowest bits and the highest.
+        // Combine both halves of the product: the table uses the lowest and the highest bits.
         let product = u128::from(self.0 ^ word) * Self::FACTOR;
         self.0 = (product >> 64) as u64 ^ product as u64;
     }

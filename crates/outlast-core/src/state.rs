@@ -1,14 +1,14 @@
-//! The state machine of a run: whether a turn is accepted, and what the run's row is after it.
+//! The state machine of a run: whether a turn is accepted, and the row of the run after it.
 //!
-//! Core decides, worlds store. A world reads the run's position, asks [`judge`] whether the turn may be
-//! committed, and writes the columns of [`RowChange`] as they are. Worlds decide three things themselves,
-//! because only they know: the time of the change, which of the [`Readiness`] values counts (a message may
-//! have come between the claim and the commit), and what others may change at the same time (the number
-//! of messages, the marks of cancel and terminate, and the format, which only grows).
+//! Core decides, worlds store. A world reads the run's position, calls [`judge`] to decide whether the turn may be
+//! committed, and writes the columns of [`RowChange`]. Worlds decide three things themselves, because only they know
+//! them: the time of the change, which of the [`Readiness`] values applies (a message may have arrived between the
+//! claim and the commit), and the columns that others may change at the same time (the number of messages, the marks
+//! of cancel and terminate, and the format, which only increases).
 //!
-//! A run leaves its holder in three ways: by a turn ([`RowChange::of`]), because its worker leaves, and because
-//! its worker crashed (both [`Released`]). A session that has expired still holds its runs until another session
-//! takes over.
+//! A run leaves its holder in three ways: by a turn ([`RowChange::of`]), because its worker leaves, or because its
+//! worker crashed (both [`Released`]). A session that has expired still holds its runs until another session takes
+//! over.
 
 mod columns;
 
@@ -28,38 +28,38 @@ use crate::turn::{BasedOn, Then, Turn};
 
 pub use columns::{HolderColumns, TurnColumns};
 
-/// Where a run is, as a world reads it before a commit.
+/// The position of a run, as a world reads it before a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// The session that holds the run.
     pub owner: Option<SessionId>,
     /// Its last turn.
     pub turn: TurnId,
-    /// The number that its next event gets.
+    /// The number of its next event.
     pub next_event: u64,
-    /// How many messages it has consumed.
+    /// The number of messages that it has consumed.
     pub consumed: u64,
-    /// How many messages it was sent.
+    /// The number of messages that were sent to it.
     pub sent: u64,
 }
 
-/// What a world does with a turn.
+/// How a world handles a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is written.
     Accepted,
-    /// It was written before; the answer is the same, and nothing is written.
+    /// It was written before: the response is the same, and nothing is written.
     Repeated,
 }
 
-/// Whether a turn of a run that a session holds may be committed. `missed` is when the first message was
-/// accepted that the turn has not consumed; it matters only to a turn that fired timers.
+/// Whether a turn of a run that a session holds may be committed. `missed` is the time at which the first message was
+/// accepted that the turn has not consumed; it matters only for a turn that fired timers.
 ///
 /// # Errors
 ///
 /// [`WorldError::Fenced`] when the session does not hold the run or the turn is based on another one,
 /// [`WorldError::Conflict`] when the turn fires a timer that is later than an unread message,
-/// [`WorldError::Invalid`] when the turn contradicts itself or the run.
+/// [`WorldError::Invalid`] when the turn is inconsistent, in itself or with the run.
 pub fn judge(
     turn: &Turn,
     session: SessionId,
@@ -69,7 +69,7 @@ pub fn judge(
     CommitTerms::of(turn).judge(session, position, missed)
 }
 
-/// What decides whether a turn is accepted: the turn without its events, for a world that hands a turn to
+/// The part of a turn that decides whether it is accepted, without its events: for a world that passes a turn to
 /// another thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CommitTerms {
@@ -81,18 +81,18 @@ pub struct CommitTerms {
     pub based_on: Option<TurnId>,
     /// The number of its first event.
     pub seq: u64,
-    /// How many messages the run has consumed after it.
+    /// The number of messages that the run has consumed after it.
     pub consumed: u64,
     /// See [`Turn::fired_until`].
     pub fired_until: Option<Timestamp>,
-    /// Whether it makes the run stuck, and so consumes nothing.
+    /// Whether it makes the run stuck, and therefore consumes nothing.
     pub is_stuck: bool,
-    /// Whether it is valid by itself; see [`check`].
+    /// Whether it is consistent; see [`check`].
     pub validity: Result<(), WorldError>,
 }
 
 impl CommitTerms {
-    /// The terms of a turn.
+    /// The commit terms of a turn.
     pub fn of(turn: &Turn) -> Self {
         Self {
             run: turn.run,
@@ -121,7 +121,7 @@ impl CommitTerms {
         missed: Option<Timestamp>,
     ) -> Result<Verdict, WorldError> {
         let Some(from) = self.based_on else {
-            return Err(invalid(self.run, "a run that is there was started before"));
+            return Err(invalid(self.run, "the run already exists"));
         };
         if position.turn == self.id {
             return Ok(Verdict::Repeated);
@@ -157,11 +157,11 @@ impl CommitTerms {
     }
 }
 
-/// Whether a turn makes sense by itself, whatever its run is like.
+/// Checks that a turn is consistent in itself, independent of its run.
 ///
 /// # Errors
 ///
-/// [`WorldError::Invalid`], when it contradicts itself.
+/// [`WorldError::Invalid`] when it is inconsistent.
 pub fn check(turn: &Turn) -> Result<(), WorldError> {
     if let Then::End(status) = turn.then
         && turn.events.last().and_then(Status::of_final) != Some(status)
@@ -183,19 +183,19 @@ pub fn check(turn: &Turn) -> Result<(), WorldError> {
     Ok(())
 }
 
-/// The session does not hold the run, or another turn came before.
+/// The error when the session does not hold the run, or another turn was committed before.
 pub fn fenced(run: RunId, reason: &str) -> WorldError {
     WorldError::Fenced(format!("the turn of run {run} is refused: {reason}; forget the run"))
 }
 
-/// A turn that makes no sense.
+/// The error for an inconsistent turn.
 pub fn invalid(run: RunId, reason: &str) -> WorldError {
     WorldError::Invalid(format!(
         "the turn of run {run} makes no sense: {reason}; this is a bug in the worker"
     ))
 }
 
-/// The turn fired a timer although an earlier message is unread.
+/// The error when the turn fired a timer although an earlier message is unread.
 pub fn missed_message(run: RunId, fired: Timestamp) -> WorldError {
     WorldError::Conflict(format!(
         "run {run} fired a timer of {fired} and has not read a message from before; read its inbox first"
@@ -205,20 +205,20 @@ pub fn missed_message(run: RunId, fired: Timestamp) -> WorldError {
 /// When a run is ready to be claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadyAt {
-    /// Only when something is sent to it.
+    /// Only when a message is sent to it.
     Never,
     /// At the time of the change.
     Now,
-    /// At the time of the change, or at this moment if that is earlier.
+    /// At the time of the change, or at this time if that is earlier.
     NowOr(Timestamp),
-    /// At this moment.
+    /// At this time.
     At(Timestamp),
     /// This long after the change.
     After(std::time::Duration),
 }
 
 impl ReadyAt {
-    /// The moment, for a change at `now`.
+    /// The time, for a change at `now`.
     pub fn moment(self, now: Timestamp) -> Option<Timestamp> {
         match self {
             Self::Never => None,
@@ -230,7 +230,7 @@ impl ReadyAt {
     }
 }
 
-/// The values of which a world writes one, depending on the messages that the run has not read.
+/// The possible ready times of a run. The world writes one of them, depending on the unread messages of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Readiness {
     /// When the run is ready if it has read all its messages.
@@ -246,7 +246,7 @@ impl Readiness {
         Self { if_read: at, if_unread: at, if_can_end: at }
     }
 
-    /// The value that counts.
+    /// The value that applies.
     pub fn choose(self, has_unread: bool, can_end: bool) -> ReadyAt {
         match (has_unread, can_end) {
             (_, true) => self.if_can_end,
@@ -259,39 +259,40 @@ impl Readiness {
 /// The row of a run after a turn: every column that only its holder changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowChange<'a> {
-    /// Where the run is in its life.
+    /// The status of the run.
     pub status: Status,
     /// The session that holds it from now on.
     pub owner: Option<SessionId>,
-    /// The session that may still have the run's future, and is offered the run first.
+    /// The session that may still have the run's future, and that can claim the run first.
     pub preferred: Option<SessionId>,
     /// Its last turn.
     pub turn: TurnId,
-    /// The number that its next event gets.
+    /// The number of its next event.
     pub next_event: u64,
     /// The time of its last turn.
     pub turn_at: Timestamp,
-    /// How many messages it has consumed; `None` leaves the number as it is.
+    /// The number of messages that it has consumed; `None` leaves the number unchanged.
     pub consumed: Option<u64>,
-    /// When a waiting run is due by itself.
+    /// When a waiting run is due without a message.
     pub wake_at: Option<Timestamp>,
-    /// What a waiting run waits for.
+    /// The waits of a waiting run.
     pub waits: &'a [Wait],
     /// When it is ready to be claimed.
     pub ready: Readiness,
-    /// All that only its holder changes.
+    /// The holder's columns.
     pub columns: Arc<HolderColumns>,
-    /// Whether the run was asked to stop by this turn. Senders set the same mark, and nothing clears it.
+    /// Whether this turn delivered a cancel. Senders set the same mark, and nothing clears it.
     pub requests_cancel: bool,
-    /// The lowest format that has what the turn adds. The run gets it if its own is lower; senders raise it too.
+    /// The lowest format that can represent the events of the turn. The run gets it if its own is lower; senders can
+    /// raise it, too.
     pub format: u32,
-    /// Whether the row must be written, even if the turn has consumed nothing. A turn that only adds to the
-    /// history leaves it alone: the last turn is then found in the history.
+    /// Whether the row must be written even if the turn has consumed nothing. A turn that only appends to the history
+    /// does not change it: the last turn is then found in the history.
     pub writes_row: bool,
 }
 
 impl<'a> RowChange<'a> {
-    /// What an accepted turn of this session makes of its run's row.
+    /// The row of a run after an accepted turn of this session.
     pub fn of(turn: &'a Turn, session: SessionId) -> Self {
         let next_event = turn.next_event();
         let progresses = next_event > turn.seq;
@@ -328,7 +329,7 @@ impl<'a> RowChange<'a> {
         change
     }
 
-    /// The first row of a run that no worker has seen.
+    /// The first row of a run that no worker has claimed.
     pub fn started(start: &Start, now: Timestamp) -> RowChange<'static> {
         let wake_at = start.not_before.filter(|begin| *begin > now);
         RowChange {
@@ -352,7 +353,7 @@ impl<'a> RowChange<'a> {
         }
     }
 
-    /// The same with an empty list of waits, which borrows nothing, for a world that has written the waits out already.
+    /// The same change without its waits, which it borrows: for a world that has already encoded them.
     pub fn drop_waits(self) -> RowChange<'static> {
         RowChange {
             status: self.status,
@@ -372,7 +373,7 @@ impl<'a> RowChange<'a> {
         }
     }
 
-    /// Whether the row must be written for a run that has consumed so many messages before the turn.
+    /// Whether the row must be written for a run that had consumed this number of messages before the turn.
     pub fn must_write(&self, consumed: u64) -> bool {
         self.writes_row || self.consumed.is_some_and(|now| now != consumed)
     }
@@ -382,7 +383,7 @@ impl<'a> RowChange<'a> {
         self.status.is_final()
     }
 
-    /// Sets the columns. Where they stay as they are they stay shared.
+    /// Sets the columns. Unchanged columns stay shared.
     fn set(&mut self, columns: HolderColumns) {
         if *self.columns != columns {
             self.columns = Arc::new(columns);
@@ -391,11 +392,11 @@ impl<'a> RowChange<'a> {
 
     fn wait(&mut self, session: SessionId, wake_at: Option<Timestamp>, waits: &'a [Wait]) {
         self.status = Status::Waiting;
-        // The build that lets it wait could continue it. Those that could not stay listed until it progresses.
+        // This build could continue the run. Builds that could not stay in the list until the run progresses.
         if self.columns.stuck.is_some() {
             self.set(HolderColumns { stuck: None, ..(*self.columns).clone() });
         }
-        // Only a run that waits may find its future again: a worker that releases one stops.
+        // Only the worker of a waiting run keeps its future: a worker that releases a run stops.
         self.preferred = Some(session);
         self.wake_at = wake_at;
         self.waits = waits;
@@ -411,7 +412,7 @@ impl<'a> RowChange<'a> {
         self.ready = Readiness::always(ReadyAt::Now);
     }
 
-    /// A stuck turn consumes nothing and adds nothing: the run is as it was, for a build that has not tried it.
+    /// A stuck turn consumes and appends nothing, so that another build can try the same run.
     fn stick(&mut self, turn: &Turn, stuck: &Stuck) {
         let TurnColumns { before, after } = &turn.columns;
         let Failed { list, replaced_oldest } = before.failed_builds.with(&stuck.build, self.next_event);
@@ -432,7 +433,7 @@ impl<'a> RowChange<'a> {
     }
 }
 
-/// The lowest format that has what a turn adds to the history.
+/// The lowest format that can represent the events of a turn.
 fn added_format(turn: &Turn) -> u32 {
     let started = match &turn.based_on {
         BasedOn::Turn(_) => FIRST_FORMAT,
@@ -446,12 +447,12 @@ fn stuck_readiness(replaced_oldest: bool) -> Readiness {
     Readiness { if_can_end: ReadyAt::Now, ..Readiness::always(pause) }
 }
 
-/// The status of a run that its worker lets go of without progress.
+/// The status of a run that its worker releases without progress.
 fn released_status(stuck: Option<&Stuck>) -> Status {
     if stuck.is_some() { Status::Stuck } else { Status::Pending }
 }
 
-/// Why a session lets go of all its runs at once.
+/// Why a session releases all its runs at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseReason<'a> {
     /// Its worker leaves.
@@ -465,23 +466,23 @@ pub enum ReleaseReason<'a> {
     },
 }
 
-/// The row of a run after its session ended. All other columns stay as they are, except that nobody holds
-/// or is preferred for the run, it is ready, and it waits for nothing.
+/// The row of a run after its session ended. The run has no holder and no preferred session, is ready, and has no
+/// waits. All other columns do not change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Released {
-    /// Where the run is in its life.
+    /// The status of the run.
     pub status: Status,
     /// When it is ready to be claimed.
     pub ready: Readiness,
-    /// All that only its holder changes.
+    /// The holder's columns.
     pub columns: HolderColumns,
 }
 
 impl Released {
-    /// What becomes of a run that an ended session held and whose next event has this number.
+    /// The row of a run that an ended session held and whose next event has this number.
     pub fn of(before: &HolderColumns, next_event: u64, why: ReleaseReason<'_>) -> Self {
         let failed_builds = before.failed_builds.at_event(next_event);
-        // The first turn that progressed has cleared the reason from the row.
+        // The reason was cleared by the first turn in which the run progressed.
         let freed = Self {
             status: released_status(before.stuck.as_deref()),
             ready: Readiness::always(ReadyAt::Now),
@@ -509,7 +510,7 @@ impl Released {
 
 /// When a run is ready after a message was accepted for it.
 ///
-/// A run that is held, stuck, or starts later stays as it is, unless it can now be ended without its code.
+/// A run that is held, stuck, or delayed does not change, unless it can now be ended without its code.
 pub fn ready_after_send(receiver: &Awaiting, now: Timestamp) -> Option<Timestamp> {
     let stays = receiver.status == Status::Stuck || receiver.starts_later;
     if receiver.is_held || stays && !receiver.can_end {
@@ -518,22 +519,22 @@ pub fn ready_after_send(receiver: &Awaiting, now: Timestamp) -> Option<Timestamp
     Some(receiver.ready_at.map_or(now, |at| at.min(now)))
 }
 
-/// What decides when a run is ready after a message was accepted for it.
+/// The inputs of [`ready_after_send`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Awaiting {
-    /// Where the run is in its life.
+    /// The status of the run.
     pub status: Status,
     /// Whether a session holds it.
     pub is_held: bool,
-    /// Whether it was started to begin later, and has not begun.
+    /// Whether it was started with a delay and has not begun.
     pub starts_later: bool,
-    /// Whether it can be ended without its code, the new message included.
+    /// Whether it can be ended without its code, including the new message.
     pub can_end: bool,
     /// When it was ready before.
     pub ready_at: Option<Timestamp>,
 }
 
-/// When a run is ready after it was resumed, which also empties its list of builds.
+/// When a run is ready after it was resumed. Resuming also clears its list of failed builds.
 ///
 /// # Errors
 ///

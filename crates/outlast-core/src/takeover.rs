@@ -1,19 +1,21 @@
-//! Takeover: what becomes of the runs of a worker that crashed.
+//! Takeover: what happens to the runs of a crashed worker.
 //!
-//! A run that crashes its worker must be found without slowing down the runs that were beside it. So each
-//! run counts the crashes that it may have caused, and its *crash class* says how it is carried after that:
+//! A run that crashes its worker must be found without slowing down the runs that the worker held at the same time. So
+//! each run counts the crashes that it may have caused, and its *crash class* determines how it is executed from then
+//! on:
 //!
-//! | class | crashes | how it is carried |
+//! | class | crashes | how it is executed |
 //! |---|---|---|
 //! | 0, 1 | 0, 1 | like any run |
-//! | 2 | 2 | with at most a tenth of the worker's room of its class, at least 64 |
-//! | 3 | 3 | with at most 16 of its class |
-//! | 4 | 4 and more | as the only one of its class |
+//! | 2 | 2 | together with others of its class: a tenth of the worker's capacity, but at least 64 |
+//! | 3 | 3 | at most 16 of its class at a time |
+//! | 4 | 4 and more | one of its class at a time |
 //!
-//! A worker carries one of the classes 2, 3 and 4 at a time, beside runs of the classes 0 and 1. A crash
-//! counts against the highest class that the session held, and against every run when that is 0, 1 or 4. Beside
-//! runs of the classes 2 and 3 all others are innocent; a single run of class 4 may be innocent itself.
-//! The fifth crash makes a run stuck, and counts only when the session held nothing else.
+//! A worker executes runs of one of the classes 2, 3 and 4 at a time, besides runs of the classes 0 and 1. A crash
+//! counts against the runs of the highest class that the session held if that is 2 or 3: runs of other classes are not
+//! suspected. If the highest class is 0, 1 or 4, it counts against every run, because a single run of class 4 may not
+//! be the cause.
+//! The fifth crash makes a run stuck. It counts only if the session held no other run.
 
 use crate::limits::{CRASH_CLASS_2_RUNS_MIN, CRASH_CLASS_3_RUNS_MAX, POISON_CRASHES, SUSPECT_CRASHES};
 use crate::run::{Stuck, StuckReason};
@@ -22,17 +24,17 @@ use crate::work::SuspectRoom;
 /// The highest crash class.
 pub const CRASH_CLASS_MAX: u32 = 4;
 
-/// The crash class of a run with so many crashes.
+/// The crash class of a run with this number of crashes.
 pub fn crash_class(crashes: u32) -> u32 {
     crashes.min(CRASH_CLASS_MAX)
 }
 
-/// Whether a run of this class is carried apart from others.
+/// Whether a run with this number of crashes is executed separately from others.
 pub fn is_suspect(crashes: u32) -> bool {
     crashes >= SUSPECT_CRASHES
 }
 
-/// How many runs of a crash class a worker with room for `room` runs carries at the same time.
+/// The number of runs of a crash class that a worker with a capacity of `room` runs executes at the same time.
 pub fn class_room(class: u32, room: usize) -> usize {
     match class {
         0 | 1 => room,
@@ -42,17 +44,17 @@ pub fn class_room(class: u32, room: usize) -> usize {
     }
 }
 
-/// Which runs of the higher crash classes one claim gives, as it goes through them in order.
+/// Decides which runs of the higher crash classes one claim assigns, in the order in which it examines them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
     room: SuspectRoom,
-    /// The class of which runs were given, and how many more may be.
+    /// The class of the runs that were assigned, and how many more may be assigned.
     chosen: Option<(u32, usize)>,
 }
 
 impl Admission {
-    /// For a claim that has given nothing yet. The trial of a new session is not decided here: it looks for a run
-    /// of the last class before everything else, and otherwise gives any class.
+    /// For a claim that has not assigned a run yet. The trial of a new session is not decided here: it first looks for
+    /// a run of the last class, and otherwise assigns any class.
     pub fn new(room: SuspectRoom) -> Self {
         let chosen = match room {
             SuspectRoom::Class { class, room } => Some((class, room)),
@@ -61,7 +63,7 @@ impl Admission {
         Self { room, chosen }
     }
 
-    /// Whether the claim may give a run with so many crashes at all, now or later.
+    /// Whether the claim may assign a run with this number of crashes at all, now or later.
     pub fn allows(&self, crashes: u32) -> bool {
         if !is_suspect(crashes) {
             return true;
@@ -73,7 +75,7 @@ impl Admission {
         }
     }
 
-    /// Whether the claim gives the next run, which has so many crashes.
+    /// Whether the claim assigns the next run, which has this number of crashes.
     pub fn admit(&mut self, crashes: u32) -> bool {
         if !self.allows(crashes) {
             return false;
@@ -86,7 +88,7 @@ impl Admission {
         true
     }
 
-    /// How many runs of a class the claim gives at the most.
+    /// The maximum number of runs of a class that the claim assigns.
     pub fn class_room(&self, class: u32) -> usize {
         match self.room {
             SuspectRoom::AnyClass { room } | SuspectRoom::TrialFirst { room } => class_room(class, room),
@@ -96,17 +98,17 @@ impl Admission {
     }
 }
 
-/// What a crashed session held.
+/// The runs that a crashed session held, in summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldRuns {
-    /// How many runs it held.
+    /// The number of runs.
     pub runs: u64,
     /// The highest crash class among them.
     pub highest_class: u32,
 }
 
 impl HeldRuns {
-    /// What a session held whose runs have these crash counts.
+    /// The summary of runs with these crash counts.
     pub fn of(crashes: impl IntoIterator<Item = u32>) -> Self {
         crashes.into_iter().fold(Self { runs: 0, highest_class: 0 }, |held_runs, crashes| Self {
             runs: held_runs.runs + 1,
@@ -115,16 +117,16 @@ impl HeldRuns {
     }
 }
 
-/// What a crash of its worker means for a run.
+/// The effect of a worker's crash on a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crash {
-    /// How many crashes the run has from now on.
+    /// The number of crashes of the run from now on.
     pub crashes: u32,
-    /// Whether that is one too many: the run is stuck.
+    /// Whether the run becomes stuck, because the number exceeds the limit.
     pub is_poison: bool,
 }
 
-/// What a crash of a session means for one of the runs that it held.
+/// The effect of a session's crash on one of its runs.
 pub fn count_crash(crashes: u32, held_runs: HeldRuns) -> Crash {
     let class = crash_class(crashes);
     let is_counted = match held_runs.highest_class {

@@ -1,4 +1,4 @@
-//! Time: moments of a world's clock, and the one door through which they come.
+//! Timestamps and the clock of a world.
 
 mod convert;
 
@@ -10,16 +10,16 @@ use std::time::Duration;
 
 pub use convert::TimestampOutOfRange;
 
-/// A moment of a world's clock: microseconds since 1970-01-01T00:00:00Z.
+/// A time of a world's clock: microseconds since 1970-01-01T00:00:00Z.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// A moment later than any that a clock will show.
+    /// A time later than any that a clock reaches.
     pub const NEVER: Self = Self(i64::MAX);
 
-    /// The moment this many microseconds after the epoch.
+    /// The time this many microseconds after the epoch.
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
@@ -29,26 +29,26 @@ impl Timestamp {
         self.0
     }
 
-    /// The moment `duration` later, or [`Timestamp::NEVER`] when that is past the end of time.
+    /// The time `duration` later, or [`Timestamp::NEVER`] if that is out of range.
     pub fn plus(self, duration: Duration) -> Self {
         let micros = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
         Self(self.0.saturating_add(micros))
     }
 
-    /// The moment `duration` earlier.
+    /// The time `duration` earlier.
     pub fn minus(self, duration: Duration) -> Self {
         let micros = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
         Self(self.0.saturating_sub(micros))
     }
 
-    /// How long after `earlier` this moment is; zero when it is not after it.
+    /// The duration since `earlier`; zero if this time is not after it.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 }
 
 impl fmt::Display for Timestamp {
-    /// Writes the moment as RFC 3339 in UTC, with microseconds.
+    /// Writes the time as RFC 3339 in UTC, with microseconds.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (seconds, micros) = (self.0.div_euclid(1_000_000), self.0.rem_euclid(1_000_000));
         let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
@@ -79,35 +79,34 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year, month, day)
 }
 
-/// A world's clock. Workers, clients and worlds learn the time from nowhere else.
+/// The clock of a world, from which workers, clients and worlds read the time.
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// The moment now.
+    /// The current time.
     fn now(&self) -> Timestamp;
 
-    /// Completes when the clock shows `at` or later. The work that follows is under way as long as
-    /// the returned [`Busy`] lives.
+    /// Completes when the clock reaches `at`. The caller holds the returned [`Busy`] during the work that follows.
     fn sleep_until(&self, at: Timestamp) -> Pin<Box<dyn Future<Output = Busy> + Send>>;
 
-    /// Says that something is being worked on until the returned value is dropped.
+    /// Marks work as in progress until the returned value is dropped.
     fn busy(&self) -> Busy;
 
-    /// Whether a test moves this clock. Then nothing expires and nothing is polled by itself.
+    /// Whether a test controls this clock. If so, nothing expires and nothing is polled automatically.
     fn is_virtual(&self) -> bool;
 }
 
-/// Work under way, as a virtual clock counts it; on a real clock it is nothing.
+/// Work in progress, which a virtual clock counts; a real clock ignores it.
 ///
-/// A virtual clock moves on by itself only when nobody is busy.
+/// A virtual clock advances automatically only when no work is in progress.
 #[derive(Default)]
 pub struct Busy(Option<Arc<dyn CountBusy>>);
 
 impl Busy {
-    /// Work that nobody counts.
+    /// Work that is not counted.
     pub const fn uncounted() -> Self {
         Self(None)
     }
 
-    /// Work that `counter` counts from now until the value is dropped.
+    /// Work that `counter` counts until the value is dropped.
     pub fn counted(counter: Arc<dyn CountBusy>) -> Self {
         counter.began();
         Self(Some(counter))
@@ -128,7 +127,7 @@ impl fmt::Debug for Busy {
     }
 }
 
-/// Counts work under way, for a virtual clock.
+/// Counts work in progress, for a virtual clock.
 pub trait CountBusy: Send + Sync {
     /// One more piece of work began.
     fn began(&self);

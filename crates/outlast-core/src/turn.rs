@@ -1,4 +1,4 @@
-//! Turns: what one pass over a run commits, all or nothing.
+//! Turns: the atomic change of one pass over a run.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::state::{HolderColumns, TurnColumns};
 use crate::time::Timestamp;
 use crate::work::Claimed;
 
-/// What a turn writes. The id is made before the first try, so that a repeat is recognised.
+/// The content of a turn. Its id is chosen before the first commit, so that a repeated commit is recognised.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Turn {
     /// The run.
@@ -21,43 +21,43 @@ pub struct Turn {
     pub based_on: BasedOn,
     /// The number of the turn's first event in the history.
     pub seq: u64,
-    /// The turn's time.
+    /// The time of the turn.
     pub at: Timestamp,
     /// The build of the worker that computed it.
     pub build: Arc<str>,
-    /// What it adds to the history; may be empty when the turn only lets go of the run.
+    /// The events that it appends to the history; may be empty when the turn only releases the run.
     pub events: Vec<Event>,
-    /// How many messages of the inbox the run has consumed, this turn's included.
+    /// The number of messages of the inbox that the run has consumed, including those of this turn.
     pub consumed: u64,
-    /// The latest moment of the timers the turn fired. The turn is refused if a message was accepted
-    /// up to then that it has not consumed: an answer given in time does not lose against its timeout.
+    /// The latest due time of the timers that the turn fired. The turn is refused if the world accepted a message by
+    /// then that the turn has not consumed: a payload that was sent in time must win over a timeout.
     pub fired_until: Option<Timestamp>,
     /// The columns of the run's row that only the holder changes, before and after the turn.
     pub columns: TurnColumns,
-    /// What it does to other runs. Most turns do nothing there.
+    /// Its effects on other runs. Most turns have none.
     pub outbox: Option<Box<Outbox>>,
-    /// What becomes of the run.
+    /// The state of the run after it.
     pub then: Then,
 }
 
-/// What a turn does to other runs, and to what runs are found by.
+/// The effects of a turn on other runs, and on the tags of its own run.
 ///
-/// The turn and its outbox are one change. Each entry is applied before the commit answers, or later: at
-/// least once, in order per source run and target run, recognised by its id. A run with entries that are not
-/// delivered is not pruned. Nothing here fails the commit: what the target refuses becomes a message to the
-/// run, or comes to nothing.
+/// The turn and its outbox are written atomically. Each entry is applied before the commit returns, or later: at least
+/// once, in order per source run and target run, and deduplicated by its id. A run with entries that are not applied
+/// is not pruned. An entry never fails the commit: a refusal by the target becomes a message to the run, or is
+/// ignored.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outbox {
     /// Runs to start.
     pub children: Vec<NewChild>,
-    /// Messages of the engine to other runs. One to a run that is not there, or has ended, is dropped.
+    /// Messages of the engine to other runs. A message to a run that does not exist or has ended is dropped.
     pub messages: Vec<NewMessage>,
-    /// Tags that the run's row gets; those of other names stay.
+    /// Tags to set in the row of the run; other tags stay.
     pub tags: Tags,
 }
 
 impl Outbox {
-    /// Whether there is nothing to do.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.children.is_empty() && self.messages.is_empty() && self.tags.is_empty()
     }
@@ -65,15 +65,15 @@ impl Outbox {
 
 /// A child to start.
 ///
-/// It is started as any run. When its start is refused, or its key names another run, the parent gets
-/// [`Refused`](crate::MessageBody::Refused) for the operation. A child that `wants_answer` and is
-/// started, or whose key names a run of the same workflow and input, gives the parent
-/// [`ChildStarted`](crate::MessageBody::ChildStarted).
+/// It is started like any run. When its start is refused, or its key names another run, the parent receives
+/// [`Refused`](crate::MessageBody::Refused) for the operation. If `wants_answer` is set, the parent receives
+/// [`ChildStarted`](crate::MessageBody::ChildStarted) when the child is started, or when its key names a run of the
+/// same workflow and input.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewChild {
     /// The start; its parent is set.
     pub start: Start,
-    /// Whether the parent waits to learn which run it is.
+    /// Whether the parent waits for the id of the run.
     pub wants_answer: bool,
 }
 
@@ -82,32 +82,32 @@ pub struct NewChild {
 pub enum BasedOn {
     /// The run's state after this turn.
     Turn(TurnId),
-    /// Nothing: the turn starts the run, which its session then holds.
+    /// No earlier turn: it starts the run, which the session then holds.
     Start(Box<Start>),
 }
 
-/// What becomes of a run after a turn.
+/// The state of a run after a turn.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Then {
-    /// The session goes on holding it.
+    /// The session keeps holding it.
     Hold,
     /// It is released, and waits.
     Wait {
-        /// When it is due by itself.
+        /// When it is due without a message.
         wake_at: Option<Timestamp>,
         /// What it waits for.
         waits: Vec<Wait>,
     },
-    /// It is released, ready to go on at once: its worker stops.
+    /// It is released and immediately ready, because its worker stops.
     Release,
-    /// It has ended; the last event is final and says how.
+    /// It has ended; the last event contains the outcome.
     End(Status),
-    /// It is released, and stuck. Nothing is consumed and nothing added to the history.
+    /// It is released, and stuck. The turn consumes no messages and appends no events.
     Stuck(Stuck),
 }
 
 impl Turn {
-    /// A turn that follows another one, as far as all of them are alike: it adds and consumes nothing, and holds on.
+    /// A template for a turn that follows another one: it appends and consumes nothing, and keeps the run held.
     pub fn following(last: &LastTurn, id: TurnId, at: Timestamp, build: Arc<str>) -> Self {
         Self {
             run: last.run,
@@ -125,7 +125,7 @@ impl Turn {
         }
     }
 
-    /// A turn that starts its run, and holds on.
+    /// A template for a turn that starts its run and keeps it held.
     pub fn starting(start: Start, id: TurnId, at: Timestamp, build: Arc<str>) -> Self {
         Self {
             run: start.run,
@@ -143,8 +143,8 @@ impl Turn {
         }
     }
 
-    /// The number that the run's next event gets after the turn. A stuck turn adds nothing, except that one
-    /// which starts its run records the start.
+    /// The number of the run's next event after the turn. A stuck turn appends no events, except the start if it
+    /// starts the run.
     pub fn next_event(&self) -> u64 {
         match (&self.then, &self.based_on) {
             (Then::Stuck(_), BasedOn::Turn(_)) => self.seq,
@@ -153,7 +153,7 @@ impl Turn {
         }
     }
 
-    /// The turn as history records it.
+    /// The turn as it is recorded in the history.
     pub fn record(&self) -> TurnRecord {
         TurnRecord {
             id: self.id,
@@ -165,54 +165,54 @@ impl Turn {
     }
 }
 
-/// What a turn follows: where its run is.
+/// The position of a run, on which its next turn is based.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LastTurn {
     /// The run.
     pub run: RunId,
     /// Its last turn.
     pub turn: TurnId,
-    /// The number that its next event gets.
+    /// The number of its next event.
     pub seq: u64,
-    /// How many messages it has consumed.
+    /// The number of messages that it has consumed.
     pub consumed: u64,
-    /// What only its holder changes of its row.
+    /// The holder's columns of its row.
     pub columns: Arc<HolderColumns>,
 }
 
 impl LastTurn {
-    /// Where a run is that has consumed nothing, and whose row is as after its start.
+    /// The position of a run that has consumed no messages and whose holder's columns are as after its start.
     pub fn new(run: RunId, turn: TurnId, seq: u64) -> Self {
         Self { run, turn, seq, consumed: 0, columns: Arc::default() }
     }
 
-    /// Where a claimed run is.
+    /// The position of a claimed run.
     pub fn of(claimed: &Claimed) -> Self {
         let Claimed { run, turn, seq, consumed, columns, .. } = claimed;
         Self { run: *run, turn: *turn, seq: *seq, consumed: *consumed, columns: columns.clone() }
     }
 }
 
-/// What a commit came to.
+/// The result of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Committed {
     /// The turn is durable.
     Done,
-    /// The turn would have started a run that its key already named: nothing was written.
+    /// The key of the start already names this run: nothing was written.
     Existed(Started),
 }
 
-/// A run that a session holds, as the world knows it.
+/// A run that a session holds according to the world.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeldRun {
     /// The run.
     pub run: RunId,
     /// Its last turn.
     pub turn: TurnId,
-    /// The number its next event gets.
+    /// The number of its next event.
     pub seq: u64,
     /// The session that holds it.
     pub session: SessionId,
-    /// What only the holder changes of its row.
+    /// The holder's columns of its row.
     pub columns: Arc<HolderColumns>,
 }

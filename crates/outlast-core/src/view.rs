@@ -1,4 +1,4 @@
-//! Views: what a run did, operation by operation, computed from its history.
+//! Views of operations, computed from the history of a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::duration::duration_text;
 use crate::event::{ChildStarted, Event, Judgement, OpNumber, TurnRecord};
 use crate::failure::{Failure, FailureKind};
 use crate::id::{MessageId, RunId};
@@ -14,87 +15,88 @@ use crate::payload::{Payload, PayloadError};
 use crate::run::{Status, Tags};
 use crate::time::Timestamp;
 
-/// One operation of a run as its history shows it.
+/// One operation of a run, as its history describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OperationView {
     /// Its number.
     pub op: OpNumber,
-    /// What it is.
+    /// Its kind.
     pub kind: OperationKind,
-    /// The name of the step, hook or value, or the child's workflow; empty for timers and tags.
+    /// The name of the step, hook or value, the workflow of a child, or the duration of a timer, such as `3d`; empty
+    /// for tags.
     pub name: Arc<str>,
-    /// Where it is in its life.
+    /// Its status.
     pub status: OperationStatus,
-    /// When the workflow asked for it.
+    /// When the workflow requested it.
     pub started_at: Timestamp,
-    /// When its history last told of it: a start, an end, an attempt that failed.
+    /// The time of its last event: the request, the end, or a failed attempt.
     pub changed_at: Timestamp,
     /// When it ended.
     pub ended_at: Option<Timestamp>,
-    /// How often a step was attempted; the attempt that may be under way counts. 0 for a queued step that
-    /// has not failed: the history of its own run has them.
+    /// The number of attempts at a step, including one in progress. 0 for a queued step that has not failed: the
+    /// history of its own run contains the attempts.
     pub attempts: u32,
-    /// How many crashes of a worker count against the run and may have been caused by attempts at this step, which is
-    /// open. The history does not tell: whoever shows the operations adds it from the run's row.
+    /// The number of worker crashes that count against the run and that attempts at this open step may have caused. It
+    /// is not in the history: the client sets it from the row of the run.
     pub crashed: u32,
-    /// When the next attempt is due, if the last one failed and there is to be another.
+    /// When the next attempt is due, if the last one failed and is retried.
     pub retry_at: Option<Timestamp>,
-    /// When a timer is due, or the wait for a hook or child ends without it.
+    /// When a timer is due, or when the wait for a hook or child times out.
     pub until: Option<Timestamp>,
-    /// The run that it started; of a queued step, the run that is the step.
+    /// The run of a child or queued step.
     pub child: Option<RunId>,
     /// The queue of a queued step.
     pub queue: Option<Arc<str>>,
-    /// What a step or child was called with.
+    /// The input of a step or child.
     pub input: Option<Payload>,
-    /// What it returned: a step's or child's output, a hook's payload, a recorded value.
+    /// The output of a step or child, the payload of a hook, or a recorded value.
     pub output: Option<Payload>,
-    /// How it failed, or how its last attempt did.
+    /// Its failure, or that of its last attempt.
     pub failure: Option<Failure>,
     /// The tags that it set.
     pub tags: Tags,
-    /// Payloads that were sent to a hook while it was open and that no open hook of its name can read, in
-    /// the order of their arrival. They are listed with the oldest of those hooks.
+    /// Payloads that were sent to a hook while it was open and that no open hook of its name can decode, in the order
+    /// of their arrival. They are listed with the oldest of those hooks.
     pub rejected: Vec<Rejection>,
 }
 
-/// A payload that no open hook of its name can read.
+/// A payload that no open hook of its name can decode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
-    /// The message that brought it.
+    /// Its message.
     pub message: MessageId,
     /// When it was rejected.
     pub at: Timestamp,
-    /// Why it cannot be read.
+    /// Why it cannot be decoded.
     pub reason: String,
 }
 
 impl OperationView {
-    /// The input as a value; `None` when it has none.
+    /// The decoded input; `None` when there is none.
     ///
     /// # Errors
     ///
-    /// [`PayloadError`] when it is not a `T`, or only a codec can read it.
+    /// [`PayloadError`] when it cannot be decoded as a `T`, or a codec has encoded it.
     pub fn input_as<T: DeserializeOwned>(&self) -> Result<Option<T>, PayloadError> {
         self.input.as_ref().map(Payload::decode).transpose()
     }
 
-    /// The output as a value; `None` when there is none (yet).
+    /// The decoded output; `None` when there is none yet.
     ///
     /// # Errors
     ///
-    /// [`PayloadError`] when it is not a `T`, or only a codec can read it.
+    /// [`PayloadError`] when it cannot be decoded as a `T`, or a codec has encoded it.
     pub fn output_as<T: DeserializeOwned>(&self) -> Result<Option<T>, PayloadError> {
         self.output.as_ref().map(Payload::decode).transpose()
     }
 
-    /// Whether the workflow may still be told how it ends.
+    /// Whether it has not ended.
     pub fn is_open(&self) -> bool {
         self.status == OperationStatus::Open
     }
 
-    /// Whether it is a step that whoever holds the run may be attempting now: not queued, and not between two
-    /// attempts.
+    /// Whether it is a step that the holder of the run may be attempting at `now`: not queued, and not paused between
+    /// two attempts.
     pub fn is_attempted_in_place(&self, now: Timestamp) -> bool {
         let is_step = self.kind == OperationKind::Step && self.queue.is_none();
         self.is_open() && is_step && self.retry_at.is_none_or(|retry_at| retry_at <= now)
@@ -132,7 +134,7 @@ impl OperationView {
 
     fn complete(&mut self, output: Option<&Payload>, at: Timestamp) {
         self.output = output.cloned();
-        // How attempts before the last one failed is not how it ended.
+        // Failures of earlier attempts are not the outcome.
         self.failure = None;
         self.end(OperationStatus::Completed, at);
     }
@@ -143,7 +145,7 @@ impl OperationView {
     }
 }
 
-/// What an operation is.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -156,14 +158,14 @@ pub enum OperationKind {
     Hook,
     /// A child.
     Child,
-    /// A value that was computed once.
+    /// A recorded value.
     Value,
     /// A change of the run's tags.
     Tags,
 }
 
 impl OperationKind {
-    /// The kind as it is written.
+    /// The kind as text.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Step => "step",
@@ -182,27 +184,27 @@ impl fmt::Display for OperationKind {
     }
 }
 
-/// Where an operation is in its life.
+/// The status of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OperationStatus {
     /// It has not ended.
     Open,
-    /// It has an output, or its moment came.
+    /// It has an output, or the timer has fired.
     Completed,
-    /// It failed; a wait whose time was over, too.
+    /// It failed, or timed out.
     Failed,
-    /// The run was told to stop while it waited, or its child was.
+    /// The run was cancelled while it was open, or its child was cancelled.
     Cancelled,
-    /// The workflow dropped it, or the run ended before it. What comes of it is discarded.
+    /// The workflow dropped it, or the run ended before it. Its outcome is discarded.
     Dropped,
-    /// A child that goes its own way. If this run awaits its end, that has not come.
+    /// A child that continues independently; its end is not recorded here.
     Abandoned,
 }
 
 impl OperationStatus {
-    /// The status as it is written.
+    /// The status as text.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -221,68 +223,69 @@ impl fmt::Display for OperationStatus {
     }
 }
 
-/// What a run did so far, in the order in which it asked for it. The history is whole, from its start.
+/// The operations of a run in the order in which it requested them. The history must be complete.
 ///
-/// Payloads are as stored.
+/// Payloads are in their stored form.
 pub fn operations(history: &[TurnRecord]) -> Vec<OperationView> {
-    Reader::of(history).operations.into_values().collect()
+    HistoryReader::of(history).operations.into_values().collect()
 }
 
-/// The names of the hooks for which a run keeps payloads that nobody has taken. The history is whole.
+/// The names of the hooks with kept payloads. The history must be complete.
 pub fn kept_hooks(history: &[TurnRecord]) -> Vec<Arc<str>> {
-    let kept = Reader::of(history).buffers.into_iter().filter(|(_, payloads)| !payloads.is_empty());
+    let kept =
+        HistoryReader::of(history).kept_payloads.into_iter().filter(|(_, payloads)| !payloads.is_empty());
     kept.map(|(name, _)| name).collect()
 }
 
 #[derive(Default)]
-struct Reader {
+struct HistoryReader {
     operations: BTreeMap<OpNumber, OperationView>,
-    /// The hooks that are open, by name.
+    /// The open hooks by name.
     hooks: BTreeMap<Arc<str>, BTreeSet<OpNumber>>,
-    /// Payloads that no hook was open for, by the hook's name and their place in the order of arrival.
-    buffers: BTreeMap<Arc<str>, BTreeMap<u64, (MessageId, Payload)>>,
-    /// The place in that order of the payload that a hook was given, and the message that brought it.
-    given: BTreeMap<OpNumber, (u64, MessageId)>,
+    /// The kept payloads by hook name and order of arrival.
+    kept_payloads: BTreeMap<Arc<str>, BTreeMap<u64, (MessageId, Payload)>>,
+    /// The order of arrival and the message of the payload that each hook has taken.
+    taken: BTreeMap<OpNumber, (u64, MessageId)>,
     arrived: u64,
-    /// The timers that were to be ended by a wake.
+    /// The timers that a wake has ended.
     woken: BTreeSet<OpNumber>,
     is_cancelled: bool,
     /// The rules of the run; 0 before its start is read.
     rules: u32,
 }
 
-impl Reader {
+impl HistoryReader {
     fn of(history: &[TurnRecord]) -> Self {
-        let mut reader = Self::default();
+        let mut history_reader = Self::default();
         for turn in history {
             for event in &turn.events {
-                reader.read(event, turn.at);
+                history_reader.read(event, turn.at);
             }
         }
-        reader
+        history_reader
     }
 
     fn read(&mut self, event: &Event, at: Timestamp) {
         match event {
             Event::RunStarted(started) => self.rules = started.rules,
             Event::HookReceived { name, message, payload, judgement, .. } => {
-                let (place, arrived) = (self.arrived, (*message, payload.clone()));
+                let (arrival_number, arrived) = (self.arrived, (*message, payload.clone()));
                 self.arrived += 1;
                 match judgement {
-                    _ if self.rules < 2 => self.give(name, place, arrived, at),
-                    Judgement::Kept => self.keep(name, place, arrived),
-                    Judgement::TakenBy(op) => self.take(*op, place, arrived, at),
+                    _ if self.rules < 2 => self.give_to_oldest(name, arrival_number, arrived, at),
+                    Judgement::Kept => self.keep(name, arrival_number, arrived),
+                    Judgement::TakenBy(op) => self.take(*op, arrival_number, arrived, at),
                     Judgement::Rejected(reason) => self.reject(name, *message, reason, at),
                 }
             }
             Event::HookTaken { op, message } => {
                 let name = self.operations.get(op).map(|hook| hook.name.clone()).unwrap_or_default();
-                if let Some((place, arrived)) = self.unkeep(&name, *message) {
-                    self.take(*op, place, arrived, at);
+                if let Some((arrival_number, arrived)) = self.remove_kept(&name, *message) {
+                    self.take(*op, arrival_number, arrived, at);
                 }
             }
             Event::HookRejected { name, message, reason } => {
-                self.unkeep(name, *message);
+                self.remove_kept(name, *message);
                 self.reject(name, *message, reason, at);
             }
             Event::HookClosed { op } => self.close(*op, at),
@@ -292,7 +295,7 @@ impl Reader {
                 }
                 self.woken.extend(ops);
             }
-            // They were woken one after the other, and the first had it dropped.
+            // A wake ends several timers one after the other; the workflow dropped this one in between.
             Event::TimerCancelled { op } if self.woken.contains(op) => {
                 if let Some(timer) = self.operations.get_mut(op) {
                     timer.end(OperationStatus::Dropped, at);
@@ -315,7 +318,7 @@ impl Reader {
     }
 
     fn read_request(&mut self, event: &Event, at: Timestamp) {
-        let none = Arc::from("");
+        let no_name = Arc::from("");
         let mut new = |op, kind, name, edit: &dyn Fn(&mut OperationView)| {
             let mut operation = OperationView::new(op, kind, name, at);
             edit(&mut operation);
@@ -329,7 +332,8 @@ impl Reader {
                 step.input = Some(input.clone());
             }),
             Event::TimerStarted { op, fire_at } => {
-                new(*op, OperationKind::Timer, &none, &|timer| timer.until = Some(*fire_at));
+                let name = duration_text(fire_at.since(at)).into();
+                new(*op, OperationKind::Timer, &name, &|timer| timer.until = Some(*fire_at));
             }
             Event::HookOpened { op, name, timeout_at } => {
                 new(*op, OperationKind::Hook, name, &|hook| hook.until = *timeout_at);
@@ -344,7 +348,7 @@ impl Reader {
                     Err(failure) => view.fail(OperationStatus::Failed, failure.clone(), at),
                 });
             }
-            Event::TagsSet { op, tags } => new(*op, OperationKind::Tags, &none, &|view| {
+            Event::TagsSet { op, tags } => new(*op, OperationKind::Tags, &no_name, &|view| {
                 view.tags = tags.clone();
                 view.complete(None, at);
             }),
@@ -356,7 +360,7 @@ impl Reader {
         let Some(op) = event.op() else { return };
         self.change(op, |open| match event {
             Event::StepCompleted { output, .. } | Event::ChildCompleted { output, .. } => {
-                // That a pause was over leaves no event: the attempt after it is the one that succeeded.
+                // The end of a pause is not recorded: the attempt after it succeeded.
                 open.attempts += u32::from(open.retry_at.is_some());
                 open.complete(Some(output), at);
             }
@@ -386,7 +390,7 @@ impl Reader {
         });
     }
 
-    /// Changes an operation whose end has not come. The first outcome is the one that counts.
+    /// Changes an open operation. Only the first outcome counts.
     fn change(&mut self, op: OpNumber, change: impl FnOnce(&mut OperationView)) {
         let open = self.operations.get_mut(&op);
         if let Some(open) =
@@ -396,77 +400,91 @@ impl Reader {
         }
     }
 
-    /// Opens a hook. Under rules 1, one for which a payload was kept has it at once.
+    /// Opens a hook. Under rules 1 it takes a kept payload immediately.
     fn open(&mut self, op: OpNumber, name: &Arc<str>, at: Timestamp) {
         self.hooks.entry(name.clone()).or_default().insert(op);
         if self.rules >= 2 {
             return;
         }
-        if let Some((place, arrived)) = self.buffers.get_mut(name).and_then(BTreeMap::pop_first) {
-            self.give(name, place, arrived, at);
+        if let Some((arrival_number, arrived)) =
+            self.kept_payloads.get_mut(name).and_then(BTreeMap::pop_first)
+        {
+            self.give_to_oldest(name, arrival_number, arrived, at);
         }
     }
 
     /// Gives a payload to the oldest open hook of its name, or keeps it.
-    fn give(&mut self, name: &Arc<str>, place: u64, arrived: (MessageId, Payload), at: Timestamp) {
+    fn give_to_oldest(
+        &mut self,
+        name: &Arc<str>,
+        arrival_number: u64,
+        arrived: (MessageId, Payload),
+        at: Timestamp,
+    ) {
         match self.oldest_open(name) {
-            Some(op) => self.take(op, place, arrived, at),
-            None => self.keep(name, place, arrived),
+            Some(op) => self.take(op, arrival_number, arrived, at),
+            None => self.keep(name, arrival_number, arrived),
         }
     }
 
-    /// The oldest hook of a name that is open.
+    /// The oldest open hook of a name.
     fn oldest_open(&mut self, name: &Arc<str>) -> Option<OpNumber> {
         let hooks = self.hooks.get_mut(name)?;
         while let Some(op) = hooks.first().copied() {
             if self.operations.get(&op).is_some_and(OperationView::is_open) {
                 return Some(op);
             }
-            // Timeouts and cancels leave hooks in the index that are not open any more.
+            // Timeouts and cancels leave hooks in the index that are no longer open.
             hooks.pop_first();
         }
         None
     }
 
-    /// A hook has a payload.
-    fn take(&mut self, op: OpNumber, place: u64, (message, payload): (MessageId, Payload), at: Timestamp) {
-        self.given.insert(op, (place, message));
+    /// Gives a payload to a hook.
+    fn take(
+        &mut self,
+        op: OpNumber,
+        arrival_number: u64,
+        (message, payload): (MessageId, Payload),
+        at: Timestamp,
+    ) {
+        self.taken.insert(op, (arrival_number, message));
         self.change(op, |hook| hook.complete(Some(&payload), at));
     }
 
-    fn keep(&mut self, name: &Arc<str>, place: u64, arrived: (MessageId, Payload)) {
-        self.buffers.entry(name.clone()).or_default().insert(place, arrived);
+    fn keep(&mut self, name: &Arc<str>, arrival_number: u64, arrived: (MessageId, Payload)) {
+        self.kept_payloads.entry(name.clone()).or_default().insert(arrival_number, arrived);
     }
 
-    /// Takes a payload out of those that are kept.
-    fn unkeep(&mut self, name: &Arc<str>, message: MessageId) -> Option<(u64, (MessageId, Payload))> {
-        let buffer = self.buffers.get_mut(name)?;
-        let place = *buffer.iter().find(|(_, (kept, _))| *kept == message)?.0;
-        buffer.remove_entry(&place)
+    /// Removes a kept payload.
+    fn remove_kept(&mut self, name: &Arc<str>, message: MessageId) -> Option<(u64, (MessageId, Payload))> {
+        let kept_payloads = self.kept_payloads.get_mut(name)?;
+        let arrival_number = *kept_payloads.iter().find(|(_, (kept, _))| *kept == message)?.0;
+        kept_payloads.remove_entry(&arrival_number)
     }
 
-    /// No open hook can read a payload. The wait goes on, and so nothing changed for it.
+    /// Adds a rejected payload to the oldest open hook. The wait continues unchanged.
     fn reject(&mut self, name: &Arc<str>, message: MessageId, reason: &str, at: Timestamp) {
         let Some(op) = self.oldest_open(name) else { return };
         self.change(op, |hook| hook.rejected.push(Rejection { message, at, reason: reason.into() }));
     }
 
-    /// The workflow dropped a hook. A payload that it was given and did not return goes to the next one under
-    /// rules 1; since rules 2 it is kept, and another event says who takes it.
+    /// Closes a hook that the workflow dropped. Under rules 1 a payload that the workflow did not receive goes to the
+    /// next hook; from rules 2 on it is kept, and another event records which hook takes it.
     fn close(&mut self, op: OpNumber, at: Timestamp) {
         let Some(hook) = self.operations.get_mut(&op) else { return };
         let (name, payload) = (hook.name.clone(), hook.output.take());
         hook.end(OperationStatus::Dropped, at);
-        if let (Some(payload), Some((place, message))) = (payload, self.given.remove(&op)) {
+        if let (Some(payload), Some((arrival_number, message))) = (payload, self.taken.remove(&op)) {
             if self.rules >= 2 {
-                self.keep(&name, place, (message, payload));
+                self.keep(&name, arrival_number, (message, payload));
             } else {
-                self.give(&name, place, (message, payload), at);
+                self.give_to_oldest(&name, arrival_number, (message, payload), at);
             }
         }
     }
 
-    /// The run was told to stop: what the event records ends.
+    /// Applies a cancel: the operations that the event names end.
     fn end_by_cancel(
         &mut self,
         reason: &str,
@@ -480,7 +498,7 @@ impl Reader {
                 let failure =
                     if is_unsure { Failure::maybe_attempted(reason) } else { Failure::cancelled(reason) };
                 if open.kind == OperationKind::Step && open.retry_at.is_none() && !is_unsure {
-                    // The attempt that may have been under way never began.
+                    // The next attempt never began.
                     open.attempts = 0;
                 }
                 open.fail(OperationStatus::Cancelled, failure, at);
@@ -488,7 +506,7 @@ impl Reader {
         }
     }
 
-    /// Rules 1: the run was told to stop: waits end, and steps between two attempts.
+    /// Rules 1: applies a cancel: waits end, and so do steps that are paused between two attempts.
     fn cancel(&mut self, reason: &str, pauses: &[OpNumber], at: Timestamp) {
         if std::mem::replace(&mut self.is_cancelled, true) {
             return;
@@ -511,7 +529,7 @@ fn start_child(view: &mut OperationView, child: &ChildStarted) {
     }
 }
 
-/// A timer is due, or the timeout of a hook or child.
+/// Ends a timer that is due, or a hook or child whose timeout is due.
 fn fire(open: &mut OperationView, at: Timestamp) {
     let name = &open.name;
     let message = match open.kind {

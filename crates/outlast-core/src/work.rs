@@ -1,4 +1,4 @@
-//! Work: sessions, and what a worker claims under one.
+//! Sessions and claims.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,36 +15,36 @@ use crate::time::Timestamp;
 /// A worker that joins a world.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Join {
-    /// The session's id, made by the worker.
+    /// The id of the session, chosen by the worker.
     pub session: SessionId,
-    /// The machine it works on.
+    /// Its machine.
     pub host: String,
     /// Its process.
     pub pid: u32,
-    /// The build of its code. Runs that another build left stuck become ready for it.
+    /// The build of its code. It can claim runs that are stuck with another build.
     pub build: Arc<str>,
-    /// The workflows it has the code of.
+    /// The workflows that it has code for.
     pub code: Arc<[Code]>,
     /// The queues it serves, each once; at most [`QUEUES_MAX`](crate::limits::QUEUES_MAX).
     pub queues: Arc<[Arc<str>]>,
     /// How long the session lasts without a beat.
     pub time: Duration,
-    /// The highest rules that its build knows; see [`RULES`](crate::event::RULES). New runs get the lowest rules
-    /// that every joined session knows.
+    /// The highest rules that its build knows; see [`RULES`](crate::event::RULES). New runs get the highest rules that
+    /// all joined sessions know.
     pub rules: u32,
     /// The highest durable format that its build can read.
     pub format: u32,
 }
 
 impl Join {
-    /// The highest rules of new runs that the worker can work on: it knows them, and reads the format that goes with
-    /// them.
+    /// The highest rules of new runs that the worker can execute: it knows them, and can read the format that belongs
+    /// to them.
     pub fn readable_rules(&self) -> u32 {
         crate::format::readable_rules(self.rules, self.format)
     }
 }
 
-/// A workflow that a worker has the code of.
+/// A workflow that a worker has code for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Code {
     /// The workflow's name.
@@ -53,12 +53,12 @@ pub struct Code {
     pub version: u32,
 }
 
-/// A joined worker as the outside sees it.
+/// A joined worker, as clients see it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerView {
     /// Its session.
     pub session: SessionId,
-    /// The machine it works on.
+    /// Its machine.
     pub host: String,
     /// Its process.
     pub pid: u32,
@@ -66,20 +66,20 @@ pub struct WorkerView {
     pub build: String,
     /// When it joined.
     pub joined_at: Timestamp,
-    /// When its last beat was; when it joined if there was none.
+    /// The time of its last beat; the time of its join if there was none.
     pub beat_at: Timestamp,
     /// When its session expires unless it beats before.
     pub expires_at: Timestamp,
     /// How many runs it holds.
     pub held: u64,
-    /// The workflows it has the code of; each of its steps is one, for when it is queued.
+    /// The workflows that it has code for; they include one for each step that can be queued.
     pub code: Vec<Code>,
     /// The queues it serves.
     pub queues: Vec<String>,
-    /// What it said of itself with its last beat; as if it had just begun if there was none.
+    /// The report of its last beat; the initial report if there was none.
     pub report: Report,
-    /// The version of the library that its program was built with; [`VERSION`](crate::VERSION), and what the world adds
-    /// to it. `None` for a program from before workers said so.
+    /// The version of the library that its program was built with: [`VERSION`](crate::VERSION), and a suffix of the
+    /// world. `None` for programs that do not report it.
     pub version: Option<String>,
 }
 
@@ -95,17 +95,17 @@ impl WorkerView {
     }
 }
 
-/// What a beat says back.
+/// The response to a beat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beat {
     /// How many runs the session holds.
     pub held: u64,
-    /// The rules that new runs get: the lowest that every joined session knows.
+    /// The rules that new runs get: the highest that all joined sessions know.
     pub rules: u32,
 }
 
-/// How far an attempt has come, as it said with its last heartbeat. Details are kept outside the history until
-/// the attempt ends, so that the next attempt gets them when the worker is lost.
+/// The details of an attempt's last heartbeat. They are stored outside the history until the attempt ends, so that the
+/// next attempt can read them if the worker is lost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeartbeatDetails {
     /// The run.
@@ -114,73 +114,73 @@ pub struct HeartbeatDetails {
     pub op: OpNumber,
     /// The number of the attempt, from 1.
     pub attempt: u32,
-    /// The details; `None` when the attempt has ended and what is kept of it is not needed any more.
+    /// The details; `None` when the attempt has ended and its stored details are no longer needed.
     pub details: Option<Payload>,
 }
 
-/// Which runs of the crash classes 2, 3 and 4 a claim may give; see [`takeover`](crate::takeover).
+/// Which runs of the crash classes 2, 3 and 4 a claim may assign; see [`takeover`](crate::takeover).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SuspectRoom {
-    /// None: the worker carries as many as it may.
+    /// None: the worker has reached its limit.
     Nothing,
-    /// Those of one class, whichever comes first: the worker carries none. Each class has
-    /// [room](crate::takeover::class_room) for so many, of `room` runs in all.
+    /// Those of one class, whichever comes first: the worker has none. The limit of each class is
+    /// [`class_room`](crate::takeover::class_room) with a capacity of `room` runs.
     AnyClass {
-        /// How many runs the worker carries at the most.
+        /// The capacity of the worker.
         room: usize,
     },
-    /// Those of one class, of which the worker carries some.
+    /// Those of one class, of which the worker already has some.
     Class {
         /// The class.
         class: u32,
-        /// How many more it may carry.
+        /// How many more it may have.
         room: usize,
     },
-    /// One of the class 4 and nothing else, if there is one; otherwise like `AnyClass`. The first claim of a session
-    /// asks so: a run that crashes its worker is then alone.
+    /// One run of class 4 and no other run, if there is one; otherwise like `AnyClass`. The first claim of a session
+    /// uses it, so that a run that crashes its worker is alone.
     TrialFirst {
-        /// How many runs the worker carries at the most.
+        /// The capacity of the worker.
         room: usize,
     },
 }
 
-/// What a worker asks for.
+/// The request of a claim.
 #[derive(Clone, Debug)]
 pub struct ClaimRequest {
-    /// How many runs at the most; at most [`CLAIM_RUNS_MAX`](crate::limits::CLAIM_RUNS_MAX). With 0
-    /// nothing is claimed, and the answer only brings unread messages.
+    /// The maximum number of runs; at most [`CLAIM_RUNS_MAX`](crate::limits::CLAIM_RUNS_MAX). With 0 no run is
+    /// claimed, and the response only contains unread messages.
     pub limit: usize,
-    /// The workflows it has the code of, each once.
+    /// The workflows that it has code for, each once.
     pub code: Arc<[Code]>,
     /// The queues it serves, each once.
     pub queues: Arc<[Arc<str>]>,
     /// The build of its code.
     pub build: Arc<str>,
-    /// The highest durable format it can read.
+    /// The highest durable format that it can read.
     pub format: u32,
-    /// Which runs it may be given that may have crashed a worker.
+    /// Which runs that may have crashed a worker it may be assigned.
     pub suspects: SuspectRoom,
-    /// From when on it may be given runs without having their code that nobody holds and that are past
-    /// their deadline by [`DEADLINE_GRACE`](crate::limits::DEADLINE_GRACE), to end them.
+    /// From this time on it may be assigned runs without their code in order to end them: runs that no session holds
+    /// and whose deadline passed more than [`DEADLINE_GRACE`](crate::limits::DEADLINE_GRACE) ago.
     pub ends_overdue_from: Timestamp,
 }
 
-/// What a claim brings.
+/// The response to a claim.
 #[derive(Clone, Debug)]
 pub struct Work {
     /// Runs that the session holds from now on.
     pub claimed: Vec<Claimed>,
-    /// Messages that runs the session held before have not consumed, at most
-    /// [`INBOX_READ_MAX`](crate::limits::INBOX_READ_MAX) per run, in order. A message is brought
-    /// again until a commit has consumed it.
+    /// Unread messages of runs that the session already held, at most
+    /// [`INBOX_READ_MAX`](crate::limits::INBOX_READ_MAX) per run, in order. A message is returned again until a commit
+    /// has consumed it.
     pub unread: Vec<UnreadMessages>,
-    /// When the next run that this worker could claim is due; `None` when none is in sight.
+    /// When the next run that this worker could claim is due; `None` when there is none.
     pub next_due: Option<Timestamp>,
-    /// The world's state of change as of the claim, for [`World::changed`](crate::World::changed).
+    /// The world's change counter at the time of the claim, for [`World::changed`](crate::World::changed).
     pub epoch: u64,
 }
 
-/// A run that a claim brought, with what is needed to go on.
+/// A claimed run, with everything that is needed to continue it.
 #[derive(Clone, Debug)]
 pub struct Claimed {
     /// The run.
@@ -191,41 +191,41 @@ pub struct Claimed {
     pub version: u32,
     /// Its last turn.
     pub turn: TurnId,
-    /// The number its next event gets.
+    /// The number of its next event.
     pub seq: u64,
     /// The time of its last turn.
     pub turn_at: Timestamp,
-    /// How many messages it has consumed.
+    /// The number of messages that it has consumed.
     pub consumed: u64,
-    /// The messages behind those, at most [`INBOX_READ_MAX`](crate::limits::INBOX_READ_MAX), in order.
+    /// The messages after those, at most [`INBOX_READ_MAX`](crate::limits::INBOX_READ_MAX), in order.
     pub inbox: Vec<Message>,
     /// The columns of its row that only its holder changes.
     pub columns: Arc<HolderColumns>,
-    /// Whether it was never more than started: a cancel then needs no code.
+    /// Whether it has not had a turn: a cancel can then end it without code.
     pub is_fresh: bool,
-    /// Whether it is given to be ended, whatever code the request has: it is overdue.
+    /// Whether it is overdue and was assigned in order to be ended, with or without its code.
     pub is_overdue: bool,
-    /// What is needed to replay it.
+    /// Its history.
     pub history: ClaimedHistory,
-    /// The details of attempts that were lost with their worker.
+    /// The heartbeat details of attempts whose worker was lost.
     pub details: Vec<HeartbeatDetails>,
 }
 
 /// The history of a claimed run.
 #[derive(Clone, Debug)]
 pub enum ClaimedHistory {
-    /// All of it.
+    /// The complete history.
     Whole(Vec<TurnRecord>),
-    /// It is left out, because the session held the run last and probably has its future, or because it is
-    /// long. What is missing is read by [`World::histories`](crate::World::histories).
+    /// Omitted, because the session held the run last and probably still has its future, or because the history is
+    /// long. [`World::histories`](crate::World::histories) reads it.
     LeftOut,
-    /// The history or an unread message cannot be read by this build: an error of this run alone. The inbox of
-    /// the claimed run is then empty.
+    /// This build cannot read the history or an unread message. This affects only this run; the inbox of the claimed
+    /// run is then empty.
     Unreadable(String),
 }
 
 impl ClaimedHistory {
-    /// The history, if the claim brought it.
+    /// The history, if the claim contains it.
     pub fn whole(self) -> Option<Vec<TurnRecord>> {
         match self {
             Self::Whole(history) => Some(history),
@@ -234,7 +234,7 @@ impl ClaimedHistory {
     }
 }
 
-/// Messages that a held run has not consumed.
+/// Unread messages of a held run.
 #[derive(Clone, Debug)]
 pub struct UnreadMessages {
     /// The run.

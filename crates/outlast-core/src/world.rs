@@ -1,4 +1,4 @@
-//! The contract between the engine and the places where runs live.
+//! The contract between the engine and the worlds in which runs are stored.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -15,24 +15,23 @@ use crate::time::{Busy, Clock, Timestamp};
 use crate::turn::{Committed, HeldRun, Turn};
 use crate::work::{Beat, ClaimRequest, HeartbeatDetails, Join, Work, WorkerView};
 
-/// One answer per element of a batch, or an error that concerns all of it.
+/// One result per element of a batch, or an error of the whole batch.
 pub type Answers<T> = Result<Vec<Result<T, WorldError>>, WorldError>;
 
-/// Where runs live: history, inbox and ownership, which change together or not at all.
+/// The storage of runs: history, inbox and ownership, which change atomically.
 ///
 /// A world stores, it does not decide: it never looks into a payload or computes a retry, and what a commit
 /// or a takeover does to a run's row is computed by [`state`](crate::state). The conformance suite in
 /// `outlast-conformance` is the final word on what each method does.
 ///
-/// Every change that a method acknowledges survives `kill -9` of the process, as far as
-/// [`World::describe`] promises. A method that answers [`WorldError::Unavailable`] may or may not have
-/// done its work; all of them may be repeated with the same ids. Batches are limited by
-/// [`limits`](crate::limits); an element that is refused leaves its neighbours alone.
+/// Every acknowledged change survives `kill -9` of the process, as far as [`World::describe`] promises. A method that
+/// returns [`WorldError::Unavailable`] may or may not have taken effect; every method can be repeated with the same
+/// ids. Batches are limited by [`limits`](crate::limits); an element that is refused does not affect the others.
 ///
-/// Futures of a world may be dropped before they complete; what was asked may then happen or not.
-/// `beat` must work outside any runtime, since it has a thread of its own.
+/// Futures of a world may be dropped before they complete; the call may then take effect or not. `beat` must work
+/// outside of any runtime, because workers call it on a thread of its own.
 ///
-/// A world is [`Any`], so that a transaction of the caller's can tell whether it is on the same database.
+/// A world is [`Any`], so that a transaction of the caller can check whether it belongs to the same database.
 #[async_trait]
 pub trait World: Any + Send + Sync + std::fmt::Debug {
     // --- runs ---
@@ -40,34 +39,33 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// Starts runs. Each start is atomic: the run's row, its first turn (made by
     /// [`Start::first_turn`]) and its key.
     ///
-    /// Repeating a start with the same run id returns the first answer. A start with a known key
-    /// returns the run of that key when workflow and digest are the same. A key that was taken longer
-    /// ago than the start's window names the new run from then on, and the old one no more.
+    /// Repeating a start with the same run id returns the first result. A start with a known key returns the run of
+    /// that key when workflow and digest are the same. If the key was used longer ago than the start's window, it
+    /// names the new run from then on.
     ///
     /// The run gets the rules of the start, or lower ones if a joined session does not know those or cannot read the
     /// format that goes with them.
     ///
-    /// A start with `not_before` is ready at that moment; until then only a message that needs no code
-    /// makes it ready.
+    /// A start with `not_before` is ready at that time; before, only a message that needs no code makes it ready.
     ///
     /// Refuses with `Conflict` when the key names a run of another workflow or input, `Limit` when
     /// the name, queue, key or tags are too long or many, `Invalid` when the queue has no name, there is no
     /// such priority or the deadline comes before the run may begin.
     async fn start(&self, starts: Vec<Start>) -> Answers<Started>;
 
-    /// The run as it is now. Refuses with `NotFound`.
+    /// The current state of the run. Refuses with `NotFound`.
     async fn run(&self, run: RunId) -> Result<RunView, WorldError>;
 
-    /// A page of runs, by id, so that equal times and rows added meanwhile change nothing. Tells
-    /// whether there may be more, in both directions. Bounded, also when few or no runs are wanted: the
-    /// page is then short, and the next one goes on behind what was looked at.
+    /// A page of runs, ordered by id, so that equal times and new rows do not affect paging. It says whether there may
+    /// be more, in both directions. The work is bounded even if few or no runs match: the page is then short, and the
+    /// next page continues after the last run that was examined.
     async fn runs(&self, query: RunQuery) -> Result<Page, WorldError>;
 
-    /// How many runs are in each status. Maintained, not counted: the cost does not grow.
+    /// The number of runs in each status. The numbers are maintained, so that the cost does not grow with the runs.
     async fn counts(&self) -> Result<Counts, WorldError>;
 
-    /// Waits until the run has ended or the clock shows `until`, without polling per caller.
-    /// Answers `None` when `until` came first. Refuses with `NotFound`.
+    /// Waits until the run has ended or the clock reaches `until`, without polling per caller. Returns `None` when
+    /// `until` came first. Refuses with `NotFound`.
     async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError>;
 
     // --- history ---
@@ -77,17 +75,17 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// without events are not in the history. Refuses with `NotFound`.
     async fn history(&self, run: RunId, from: u64, limit: usize) -> Result<Vec<TurnRecord>, WorldError>;
 
-    /// The whole histories of at most [`HISTORIES_READ_MAX`](crate::limits::HISTORIES_READ_MAX) runs, in their
-    /// order. One that cannot be read is an error of its run alone.
+    /// The whole histories of at most [`HISTORIES_READ_MAX`](crate::limits::HISTORIES_READ_MAX) runs, in the order of
+    /// the runs. A history that cannot be read is an error of its run alone.
     async fn histories(&self, runs: &[RunId]) -> Answers<Vec<TurnRecord>>;
 
     // --- inbox ---
 
-    /// Appends messages to inboxes, and makes runs that nobody holds ready: one atomic change per
-    /// message. Messages of one call to one run keep their order. Answers each message's position, and whether
-    /// the run was asked to stop before.
+    /// Appends messages to inboxes, and makes runs without a holder ready: one atomic change per message. Messages of
+    /// one call to one run keep their order. Returns the position of each message, and whether the run was already
+    /// asked to stop.
     ///
-    /// Repeating a message with the same id returns the first answer, even when the run has ended since.
+    /// Repeating a message with the same id returns the first result, even if the run has ended since.
     ///
     /// A message that needs a higher [format](crate::format) than its run has raises that of the run.
     ///
@@ -96,13 +94,13 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// `Limit` when the inbox is full (not for messages [exempt](crate::MessageBody::is_exempt_from_limit) from it) or
     /// a hook's payload would be one too many that nobody has taken.
     ///
-    /// A stuck run keeps its messages and stays stuck. A message by which a run
-    /// [can be ended](crate::EndableWithoutCode::can_end) without its code makes it ready for every worker, a stuck
-    /// one too, whichever builds failed; so does one that came before the run got stuck.
+    /// A stuck run keeps its messages and stays stuck. A message by which a run [can be
+    /// ended](crate::EndableWithoutCode::can_end) without its code makes it ready for every worker, even if the run is
+    /// stuck and whichever builds failed; so does such a message that arrived before the run got stuck.
     async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent>;
 
-    /// The messages behind position `after`, in order, at most
-    /// [`INBOX_READ_MAX`](crate::limits::INBOX_READ_MAX). Refuses with `NotFound`.
+    /// The messages after position `after`, in order, at most [`INBOX_READ_MAX`](crate::limits::INBOX_READ_MAX).
+    /// Refuses with `NotFound`.
     async fn inbox(&self, run: RunId, after: u64) -> Result<Vec<Message>, WorldError>;
 
     // --- work ---
@@ -113,9 +111,9 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// Refuses with `Limit` when the queues are too many or their names too long, `Invalid` when one has none.
     async fn join(&self, join: Join) -> Result<(), WorldError>;
 
-    /// Renews the session, and keeps what its worker says of itself, for [`World::workers`]. Also keeps the
-    /// details of attempts at steps of runs that the session holds; those of other runs are ignored, except that
-    /// details of ended runs may be forgotten. Refuses with `Fenced` when it is gone.
+    /// Renews the session, and stores the report of its worker for [`World::workers`]. Also stores the heartbeat
+    /// details of attempts of runs that the session holds; those of other runs are ignored, except that details of
+    /// ended runs may be deleted. Refuses with `Fenced` when the session has ended.
     async fn beat(
         &self,
         session: SessionId,
@@ -123,42 +121,42 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
         details: &[HeartbeatDetails],
     ) -> Result<Beat, WorldError>;
 
-    /// The runs that the session holds, in order of their ids. Takes no lock, so what it answers may be over by
-    /// then. Refuses with `Fenced`.
+    /// The runs that the session holds, in order of their ids. It takes no lock, so the result may be outdated.
+    /// Refuses with `Fenced`.
     async fn held(&self, session: SessionId) -> Result<Vec<HeldRun>, WorldError>;
 
     /// Ends the session: the runs it still holds are ready for others. Repeating it changes nothing.
     async fn leave(&self, session: SessionId) -> Result<(), WorldError>;
 
-    /// Ends every other session whose worker is gone (its lock is free) or whose time is over, makes
-    /// their runs ready and counts the crash by [`Released`](crate::Released). Answers how many runs that were.
-    /// The session is fenced first and its runs are freed afterwards; not as one change, if there are many.
+    /// Ends every other session whose worker is lost (its lock is free) or that has expired, makes their runs ready
+    /// and counts the crash with [`Released`](crate::Released). Returns the number of these runs. The session is
+    /// fenced first and its runs are released afterwards; if there are many, in several changes.
     async fn takeover(&self, session: SessionId) -> Result<u64, WorldError>;
 
-    /// Gives the session runs that are ready, the lowest [rank](crate::queue::rank) first, at equal ranks the
-    /// lowest id, and the unread messages of those it holds. Atomic per run. A run that cannot be read is claimed
-    /// with that as its history; it never fails the claim.
+    /// Assigns ready runs to the session, the lowest [rank](crate::queue::rank) first, at equal ranks the lowest id,
+    /// and returns the unread messages of the runs that it holds. Atomic per run. A run that cannot be read is claimed
+    /// with the error as its history; it never fails the claim.
     ///
-    /// A run is ready when nobody holds it, it has not ended, and it has unread messages, is due, new or stuck.
-    /// Only runs whose queue, code and format the request has are given, except that those which need no code and
-    /// those that are overdue need only the format: the rank of the former is as if they had priority 0, the latter
-    /// come behind all others, the longest overdue first. Runs of the higher crash classes are given as
-    /// [`SuspectRoom`](crate::SuspectRoom) says. A woken run
-    /// is offered for [`PREFERENCE`](crate::limits::PREFERENCE) only to the session that last held it,
-    /// while that one lives. A run is given to no build that [failed](crate::FailedBuilds) to continue it, unless
-    /// resumed or to be ended without code. A claimed run keeps why it was stuck until it progresses.
+    /// A run is ready when it has no holder, has not ended, and has unread messages, is due, new or stuck. Only runs
+    /// whose queue, code and format the request has are assigned. Runs that need no code and overdue runs need only
+    /// the format: the former are ranked as with priority 0, the latter come after all others, the longest overdue
+    /// first. Runs of the higher crash classes are assigned according to [`SuspectRoom`](crate::SuspectRoom). For
+    /// [`PREFERENCE`](crate::limits::PREFERENCE) a woken run is assigned only to the session that last held it, while
+    /// that session is joined. A run is not assigned to a build that [failed](crate::FailedBuilds) to continue it,
+    /// unless it was resumed or can be ended without code. A claimed run keeps the reason why it was stuck until it
+    /// progresses.
     ///
-    /// Refuses with `Fenced` when the session is gone.
+    /// Refuses with `Fenced` when the session has ended.
     async fn claim(&self, session: SessionId, request: ClaimRequest) -> Result<Work, WorldError>;
 
     /// Commits turns, each all or nothing: events, the row of [`RowChange`](crate::RowChange), counts, and the
     /// turn's [outbox](crate::turn::Outbox). The outbox of a stuck turn is ignored.
     ///
-    /// A turn is accepted only from the session that holds its run and only on the turn it was
-    /// computed from; repeating a committed turn that is still the run's last answers as before.
-    /// A turn [from a start](crate::turn::BasedOn::Start) also does what `start` does; the session
-    /// then holds the run, or nothing was written and the answer names the run that existed.
-    /// When a run waits or is released with unread messages, it is ready at once.
+    /// A turn is accepted only from the session that holds its run, and only if the turn that it was computed from is
+    /// still the last. Repeating a committed turn that is still the last of its run returns the same result. A turn
+    /// [from a start](crate::turn::BasedOn::Start) also does what `start` does: the session then holds the run, or
+    /// nothing was written and the result names the existing run. A run that waits or is released with unread messages
+    /// is ready immediately.
     ///
     /// A turn whose events need a higher [format](crate::format) than the run has raises that of the run.
     ///
@@ -169,8 +167,8 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// The joined workers, in order of their sessions.
     async fn workers(&self) -> Result<Vec<WorkerView>, WorldError>;
 
-    /// Makes a run that nobody holds ready for every build, those that failed to continue it included. Refuses
-    /// with `NotFound`, `Conflict` when it has ended or a session holds it.
+    /// Makes a run without a holder ready for every build, including those that failed to continue it. Refuses with
+    /// `NotFound`, `Conflict` when it has ended or a session holds it.
     async fn resume(&self, run: RunId) -> Result<(), WorldError>;
 
     /// Who keeps a turn of the run from being written now, and since when, for a person. `None` when nobody does, or
@@ -182,24 +180,24 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
 
     // --- wake-up ---
 
-    /// Completes when something may have become ready since `epoch` (of the last claim), or when the
-    /// clock shows `until`. A hint: the truth is in the next claim. The work that follows is under
-    /// way as long as the returned [`Busy`] lives.
+    /// Completes when a run may have become ready since `epoch` (of the last claim), or when the clock reaches
+    /// `until`. It is a hint: only the next claim shows whether one is ready. The caller holds the returned [`Busy`]
+    /// during the work that follows.
     async fn changed(&self, epoch: u64, until: Timestamp) -> Busy;
 
     // --- upkeep ---
 
-    /// Applies entries of outboxes that were committed and not applied yet, of any run. A world that applies
-    /// them with the commit has nothing to do.
+    /// Applies outbox entries of any run that were committed and not applied yet. A world that applies them with the
+    /// commit does nothing.
     async fn deliver(&self, session: SessionId) -> Result<Delivered, WorldError> {
         let _ = session;
         Ok(Delivered::default())
     }
 
-    /// Forgets runs that ended before a moment, with their histories, inboxes and tags: of the runs
-    /// behind `after`, in order of their ids, at most `limit` (and at most
-    /// [`PRUNE_RUNS_MAX`](crate::limits::PRUNE_RUNS_MAX)) are looked at. Their keys are free. Repeat it
-    /// with the answer's `next` until that is `None`. Atomic per call, and bounded.
+    /// Deletes runs that ended before a time, with their histories, inboxes and tags: of the runs after `after`, in
+    /// order of their ids, at most `limit` (and at most [`PRUNE_RUNS_MAX`](crate::limits::PRUNE_RUNS_MAX)) are
+    /// examined. Their keys can be used again. Repeat the call with `next` of the result until that is `None`. Atomic
+    /// per call, and bounded.
     async fn prune(
         &self,
         before: Timestamp,
@@ -207,52 +205,52 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
         limit: usize,
     ) -> Result<Pruned, WorldError>;
 
-    /// The id of a run to start with this key, made of random bits. Pure. A partitioned world puts a run where its
-    /// key is; others return the bits.
+    /// The id of a run to start with this key, from random bits. Pure. A partitioned world chooses the partition of
+    /// the key; others return the bits.
     fn run_id(&self, key: Option<&str>, bits: u128) -> RunId {
         let _ = key;
         RunId::from_bits(bits)
     }
 
-    /// The world's clock, the only one that counts.
+    /// The clock of the world, which all workers and clients use.
     fn clock(&self) -> Arc<dyn Clock>;
 
-    /// What this world is, and what it promises.
+    /// The properties and guarantees of this world.
     fn describe(&self) -> Description;
 }
 
-/// What a world is, and what it promises.
+/// The properties and guarantees of a world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     /// The kind of world: `memory`, `sqlite`.
     pub kind: &'static str,
-    /// Where it is, without secrets.
+    /// Its location, without secrets.
     pub place: String,
     /// What an acknowledged change survives.
     pub durability: String,
     /// How changes by other processes are noticed.
     pub hints: String,
-    /// How many commits of one session may be under way at the same time. A world that writes one after the
-    /// other says 1: its batches are larger.
+    /// The number of concurrent commits of one session. A world that writes sequentially returns 1, so that its
+    /// batches are larger.
     pub lanes: usize,
-    /// When the outbox of a turn is applied.
+    /// When it applies the outbox of a turn.
     pub effects: Effects,
 }
 
 /// When a world applies the outbox of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effects {
-    /// In the same change as the turn.
+    /// In the same transaction as the turn.
     Inline,
-    /// After the commit has answered, in order, by [`World::deliver`] or by itself.
+    /// After the commit has returned, in order, by [`World::deliver`] or automatically.
     Deferred,
 }
 
-/// The answer of [`World::deliver`].
+/// The result of [`World::deliver`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delivered {
-    /// How many entries were applied.
+    /// The number of entries that were applied.
     pub applied: u64,
-    /// How many are left; at least this many.
+    /// A lower bound of the number of entries that are left.
     pub left: u64,
 }

@@ -32,10 +32,13 @@ pub(crate) fn expand(arguments: TokenStream, function: &ItemFn) -> (TokenStream,
             let marker = function::marker(function, kind);
             let unique = arguments.unique.as_ref().map(|text| unique::read(text, function, &signature));
             let unique = unique.and_then(|unique| errors.keep(unique));
-            let definition = definition(function, &signature, &names, &arguments, unique);
+            let with_allowed = unique.as_ref().map(|unique| unique.allow_unused(function));
+            let key = unique.map(|unique| unique.definition);
+            let definition = definition(function, &signature, &names, &arguments, key);
             let code = code(function, &signature, arguments.reconcile.as_ref());
             let future_type = Ident::new("Attempt", Span::call_site());
-            let wrapped = function::wrapped(function, &signature, kind, &future_type);
+            let original = with_allowed.as_ref().unwrap_or(function);
+            let wrapped = function::wrapped(original, &signature, kind, &future_type);
             quote!(#marker #definition #code #wrapped)
         }
         None => quote!(#function),

@@ -78,9 +78,12 @@ impl<O: DeserializeOwned> Rehearsal<O> {
         F::Definition: WorkflowDefinition<Output = O>,
     {
         let name = <F::Definition as WorkflowDefinition>::NAME;
+        if let Err(error) = <F::Definition as WorkflowDefinition>::check(input.borrow()) {
+            panic!("the check of workflow `{name}` refuses the input: {error}");
+        }
         match LoneRun::begin(workflow, payload(input.borrow()), TestClock::BEGIN) {
             Ok(run) => Self { run, workflow: name, output: PhantomData },
-            Err(stuck) => panic!("workflow `{name}` cannot go on: {}", stuck.message),
+            Err(stuck) => panic!("workflow `{name}` cannot continue: {}", stuck.message),
         }
     }
 
@@ -378,7 +381,7 @@ impl<O: DeserializeOwned> Rehearsal<O> {
     #[track_caller]
     fn check(&self, result: Result<(), Stuck>) {
         if let Err(stuck) = result {
-            self.fail(&format!("it cannot go on: {}", stuck.message));
+            self.fail(&format!("it cannot continue: {}", stuck.message));
         }
     }
 

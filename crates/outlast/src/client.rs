@@ -4,6 +4,7 @@ mod start;
 mod start_many;
 
 mod send;
+pub(crate) mod within;
 
 mod control;
 
@@ -12,10 +13,12 @@ mod keyed;
 
 pub(crate) mod local_workers;
 
+mod inspect;
 mod list;
-mod look;
 
 mod explain;
+
+mod backup;
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -29,14 +32,15 @@ use outlast_core::{
 };
 use serde::de::DeserializeOwned;
 
+use crate::authoring::input::Input;
+use crate::authoring::json::IntoJson;
+use crate::authoring::workflow::{WorkflowHandle, catch_check_panic};
 use crate::clock::pause;
 use crate::error::Error;
 use crate::ids;
-use crate::input::Input;
-use crate::json::IntoJson;
 use crate::worker::outage::Outage;
-use crate::workflow::{WorkflowHandle, contained};
 
+pub use backup::backup;
 pub use control::Cancel;
 pub use explain::{Attempting, Because, Explanation, JoinedWorker, Probe, Stopping, Waiting};
 pub use handle::RunHandle;
@@ -45,16 +49,17 @@ pub use list::ListCall;
 pub use send::SendCall;
 pub use start::StartCall;
 pub use start_many::StartManyCall;
+pub use within::Within;
 
 use local_workers::LocalWorkers;
-use start::Form;
+use start::StartTemplate;
 
-/// How often a call is repeated, with the same ids, when the world does not answer.
+/// How often a call is made, with the same ids, when the world does not respond.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(50);
 
-type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-type BoxedCall<'a, T> = Boxed<'a, Result<T, Error>>;
+type BoxedFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+type BoxedCall<'a, T> = BoxedFuture<'a, Result<T, Error>>;
 
 /// A client of a world: it starts runs, sends to them, stops them and inspects them.
 ///
@@ -137,10 +142,10 @@ impl Client {
         H: WorkflowHandle<M>,
     {
         let input = input.with(|input| {
-            contained(|| workflow.check(input))?;
+            catch_check_panic(|| workflow.check(input))?;
             Ok(Payload::json(input)?)
         });
-        StartCall::new(self, Form::of(&workflow), input)
+        StartCall::new(self, StartTemplate::of(&workflow), input)
     }
 
     /// Starts a run of a workflow by name, with JSON as input: a text or a [`serde_json::Value`].
@@ -177,7 +182,8 @@ impl Client {
         version: u32,
         input: impl IntoJson,
     ) -> StartCall<'_, serde_json::Value> {
-        StartCall::new(self, Form::new(Cow::Owned(workflow.into()), version), input.into_json()).unchecked()
+        StartCall::new(self, StartTemplate::new(Cow::Owned(workflow.into()), version), input.into_json())
+            .unchecked()
     }
 
     /// Returns a handle to an existing run. The run is not looked up: calls on the handle fail if it does not exist.
@@ -199,17 +205,18 @@ impl Client {
         RunHandle::new(self, run, false)
     }
 
+    /// Sends a message without headers.
     async fn post_plain(&self, run: RunId, body: MessageBody) -> Result<Sent, WorldError> {
         self.post(NewMessage { id: ids::message(), run, body, headers: Headers::new() }).await
     }
 
     async fn post(&self, message: NewMessage) -> Result<Sent, WorldError> {
-        first(persist(|| self.world.send(vec![message.clone()])).await?)
+        single_answer(retry_unavailable(|| self.world.send(vec![message.clone()])).await?)
     }
 }
 
-/// Repeats a call that the world did not answer. Its ids were made before, so nothing is doubled.
-async fn persist<T, F>(mut call: impl FnMut() -> F) -> Result<T, WorldError>
+/// Repeats a call that failed as unavailable. The call uses the same ids each time, so that it takes effect once.
+async fn retry_unavailable<T, F>(mut call: impl FnMut() -> F) -> Result<T, WorldError>
 where
     F: Future<Output = Result<T, WorldError>>,
 {
@@ -220,7 +227,7 @@ where
                 pause(PAUSE * tries).await;
                 tries += 1;
             }
-            // What the world says of work that goes on by itself is not true of this call.
+            // The message of the world describes work that resumes automatically; this call does not.
             Err(WorldError::Unavailable(text)) => {
                 return Err(WorldError::Unavailable(format!(
                     "{text} (tried {TRIES} times: make the call again)"
@@ -231,12 +238,12 @@ where
     }
 }
 
-fn first<T>(mut answers: Vec<Result<T, WorldError>>) -> Result<T, WorldError> {
-    if answers.len() == 1 { answers.remove(0) } else { Err(miscounted(answers.len(), 1)) }
+fn single_answer<T>(mut answers: Vec<Result<T, WorldError>>) -> Result<T, WorldError> {
+    if answers.len() == 1 { answers.remove(0) } else { Err(wrong_answer_count(answers.len(), 1)) }
 }
 
-fn miscounted(answers: usize, questions: usize) -> WorldError {
-    WorldError::Corrupt(format!("the world gave {answers} answers to {questions} questions"))
+fn wrong_answer_count(answers: usize, questions: usize) -> WorldError {
+    WorldError::Corrupt(format!("the world returned {answers} results for {questions} requests"))
 }
 
 fn check_text(what: &str, text: &str, bytes_max: usize) -> Result<(), Error> {

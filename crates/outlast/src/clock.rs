@@ -1,4 +1,4 @@
-//! The machine's clock: the one place that reads the time and sleeps.
+//! The system clock: the only module that reads the time and sleeps.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,22 +8,22 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use outlast_core::{Busy, Clock, Timestamp};
 
-/// The longest sleep before the clock is read again, so that a corrected clock is noticed.
-const NAP_MAX: Duration = Duration::from_secs(1);
+/// The longest sleep before the clock is read again, so that an adjusted clock takes effect.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// The clock of this machine. It never goes back while the process runs, even if the machine's clock is set back.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
-/// Makes one clock that never goes back of the wall clock and one that nobody can set.
+/// Combines the wall clock and the monotonic clock into a clock that never goes back.
 #[derive(Debug)]
-struct Steady {
-    /// How far the wall clock was ahead of the other one, at most.
+struct SteadyClock {
+    /// The largest difference between the wall clock and the monotonic clock so far.
     ahead: AtomicI64,
 }
 
-impl Steady {
-    /// The time, where both clocks are read now.
+impl SteadyClock {
+    /// The time, given the current readings of both clocks.
     fn read(&self, wall: i64, monotonic: i64) -> i64 {
         let ahead = wall.saturating_sub(monotonic);
         let before = self.ahead.load(Ordering::Relaxed);
@@ -34,18 +34,24 @@ impl Steady {
     }
 }
 
-static STEADY: Steady = Steady { ahead: AtomicI64::new(i64::MIN / 2) };
+static STEADY: SteadyClock = SteadyClock { ahead: AtomicI64::new(i64::MIN / 2) };
 
 impl Clock for SystemClock {
-    #[allow(clippy::disallowed_methods, reason = "this is the door through which time comes")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "this module is the only one that reads the time and sleeps"
+    )]
     fn now(&self) -> Timestamp {
-        // The machine's, not tokio's: a runtime whose time is paused must not move it.
+        // Not tokio's clock: a runtime with paused time must not affect it.
         static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, micros);
         Timestamp::from_micros(STEADY.read(wall, micros(START.elapsed())))
     }
 
-    #[allow(clippy::disallowed_methods, reason = "this is the door through which time comes")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "this module is the only one that reads the time and sleeps"
+    )]
     fn sleep_until(&self, at: Timestamp) -> Pin<Box<dyn Future<Output = Busy> + Send>> {
         if at == Timestamp::NEVER {
             return Box::pin(std::future::pending());
@@ -56,7 +62,7 @@ impl Clock for SystemClock {
                 if left.is_zero() {
                     return Busy::uncounted();
                 }
-                tokio::time::sleep(left.min(NAP_MAX)).await;
+                tokio::time::sleep(left.min(SLEEP_MAX)).await;
             }
         })
     }
@@ -74,19 +80,19 @@ fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Waits for a future, but not longer than [`monotonic`] time shows `deadline`.
+/// Waits for a future until [`monotonic`] time reaches `deadline`.
 pub(crate) async fn within<T>(future: impl Future<Output = T>, deadline: Duration) -> Option<T> {
     tokio::time::timeout(deadline.saturating_sub(monotonic()), future).await.ok()
 }
 
-/// Waits in real time: between two tries of a world that does not answer, and for a worker to drain.
-#[allow(clippy::disallowed_methods, reason = "this is the door through which time comes")]
+/// Waits in real time: between two calls to a world that does not respond, and while a worker drains.
+#[allow(clippy::disallowed_methods, reason = "this module is the only one that reads the time and sleeps")]
 pub(crate) async fn pause(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 
-/// Time that passes whatever the wall clock does, since the process first asked. It is tokio's, so that a
-/// runtime whose time is paused has one time only.
+/// The monotonic time since the first call in the process. It is tokio's, so that it stands still in a runtime with
+/// paused time.
 pub(crate) fn monotonic() -> Duration {
     static START: LazyLock<tokio::time::Instant> = LazyLock::new(tokio::time::Instant::now);
     START.elapsed()
@@ -99,7 +105,7 @@ mod tests {
     #[test]
     fn time_goes_on_when_the_clock_is_set_back_and_follows_when_it_is_set_forward() {
         const HOUR: i64 = 3_600_000_000;
-        let steady = Steady { ahead: AtomicI64::new(i64::MIN / 2) };
+        let steady = SteadyClock { ahead: AtomicI64::new(i64::MIN / 2) };
         assert_eq!(steady.read(100 * HOUR, 0), 100 * HOUR);
         assert_eq!(steady.read(97 * HOUR, HOUR), 101 * HOUR, "set back by four hours");
         assert_eq!(steady.read(98 * HOUR, 2 * HOUR), 102 * HOUR);

@@ -13,9 +13,7 @@ use outlast_core::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::replay::state::unreadable;
-
-/// The kind of an error, by which code can decide how to handle it.
+/// The kind of an error, for code that handles it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -51,7 +49,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// The kind under which history keeps an error of this one.
+    /// The kind with which the history records an error of this kind.
     fn recorded(self) -> FailureKind {
         match self {
             Self::Fatal => FailureKind::Fatal,
@@ -176,7 +174,7 @@ impl Error {
         Self::of_kind(ErrorKind::Invalid, message)
     }
 
-    /// The same error as one about a value that does not fit.
+    /// The same error with kind `Invalid`.
     pub(crate) fn into_invalid(mut self) -> Self {
         self.0.kind = ErrorKind::Invalid;
         self.0.failure.kind = FailureKind::Invalid;
@@ -346,7 +344,21 @@ pub(crate) fn kind_of_payload(error: &PayloadError) -> FailureKind {
     }
 }
 
-/// An [`Error`] in a box. A `main` that returns one prints it as it is, with its causes and without quotes.
+/// The remedy for a stored value that the code cannot decode.
+const UNREADABLE_REMEDY: &str =
+    "add `#[serde(default)]` if a field was added, or deploy a build that can read it";
+
+/// Why a run is stuck whose code cannot decode a stored value. When the worker lacks the codec (`is_coded`), the
+/// message names the remedy itself.
+pub(crate) fn stuck_on_unreadable(is_coded: bool, message: impl fmt::Display) -> Stuck {
+    let (reason, message) = match is_coded {
+        true => (StuckReason::Unreadable, message.to_string()),
+        false => (StuckReason::Undecodable, format!("{message}; {UNREADABLE_REMEDY}")),
+    };
+    Stuck { reason, message, build: String::new() }
+}
+
+/// An [`Error`] in a box. A `main` that returns it prints the message and its causes, without quotes.
 struct Boxed(Error);
 
 impl std::error::Error for Boxed {}
@@ -401,20 +413,20 @@ pub struct StepError {
     // Boxed, so that a step's `Result` stays small.
     failure: Box<Failure>,
     next: Option<NextAttempt>,
-    /// Why the run cannot go on, when the attempt is no failed one.
-    trouble: Option<Trouble>,
+    /// Set when the run gets stuck instead of the attempt failing.
+    stuck_cause: Option<StuckCause>,
 }
 
-/// Why a run is stuck because of an attempt.
+/// Why a run gets stuck because of an attempt.
 #[derive(Clone, Copy, Debug)]
-enum Trouble {
-    /// The step's code did not run, since its input cannot be read; perhaps only a codec can.
+enum StuckCause {
+    /// The step's code did not run, because its input cannot be decoded, possibly for lack of a codec.
     Unreadable { is_coded: bool },
     /// The step's code used the context of a run.
     ContextUsed,
 }
 
-/// When an error wants the next attempt.
+/// When the next attempt is due, as chosen by an error.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NextAttempt {
     After(Duration),
@@ -422,7 +434,7 @@ pub(crate) enum NextAttempt {
 }
 
 impl NextAttempt {
-    /// The moment, for an attempt that ended at `ended`.
+    /// The time of the next attempt, after an attempt that ended at `ended`.
     pub(crate) fn moment(self, ended: Timestamp) -> Timestamp {
         match self {
             Self::After(pause) => ended.plus(pause),
@@ -527,36 +539,40 @@ impl StepError {
     }
 
     pub(crate) fn of_failure(failure: Failure) -> Self {
-        Self { failure: Box::new(failure), next: None, trouble: None }
+        Self { failure: Box::new(failure), next: None, stuck_cause: None }
     }
 
-    /// The step's code did not run, since its input cannot be read. In a run with rules 1 the step fails with
-    /// this message; since rules 2 the run is stuck.
+    /// The error of an attempt whose input cannot be decoded; the step's code did not run. In a run with rules 1 the
+    /// step fails with this message; from rules 2 on the run gets stuck.
     pub(crate) fn unreadable(message: String, error: &PayloadError) -> Self {
-        Self { trouble: Some(Trouble::Unreadable { is_coded: error.is_coded() }), ..Self::fatal(message) }
+        Self {
+            stuck_cause: Some(StuckCause::Unreadable { is_coded: error.is_coded() }),
+            ..Self::fatal(message)
+        }
     }
 
-    /// The same error once more. Not `Clone`: users have no need of it.
+    /// A copy of the error. `Clone` is not implemented, so that it is not part of the public API.
     pub(crate) fn copy(&self) -> Self {
-        Self { failure: self.failure.clone(), next: self.next, trouble: self.trouble }
+        Self { failure: self.failure.clone(), next: self.next, stuck_cause: self.stuck_cause }
     }
 
-    /// Whether a run with these rules is stuck instead of the attempt having failed.
+    /// Whether a run with these rules gets stuck instead of the attempt failing.
     pub(crate) fn is_stuck(&self, rules: u32) -> bool {
         self.stuck(rules).is_some()
     }
 
-    /// The step's code used the context of a run: the attempt does not count, and the run is stuck.
+    /// The error of an attempt whose code used the context of a run. The attempt does not count, and the run gets
+    /// stuck.
     pub(crate) fn context_used(message: String) -> Self {
-        Self { trouble: Some(Trouble::ContextUsed), ..Self::fatal(message) }
+        Self { stuck_cause: Some(StuckCause::ContextUsed), ..Self::fatal(message) }
     }
 
-    /// Why a run with these rules is stuck instead of the attempt having failed.
+    /// Why a run with these rules gets stuck instead of the attempt failing.
     pub(crate) fn stuck(&self, rules: u32) -> Option<Stuck> {
-        match self.trouble? {
-            Trouble::Unreadable { .. } if rules < 2 => None,
-            Trouble::Unreadable { is_coded } => Some(unreadable(is_coded, self)),
-            Trouble::ContextUsed => {
+        match self.stuck_cause? {
+            StuckCause::Unreadable { .. } if rules < 2 => None,
+            StuckCause::Unreadable { is_coded } => Some(stuck_on_unreadable(is_coded, self)),
+            StuckCause::ContextUsed => {
                 let (reason, message) = (StuckReason::ContextOutside, self.failure.message.clone());
                 Some(Stuck { reason, message, build: String::new() })
             }

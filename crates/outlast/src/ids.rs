@@ -1,4 +1,4 @@
-//! New ids: time-ordered, unguessable enough, strictly rising within the process. And chance itself.
+//! New ids, which are time-ordered and strictly increasing within the process, and random numbers.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::clock::SystemClock;
 static SOURCE: Mutex<IdSource> = Mutex::new(IdSource::new());
 
 thread_local! {
-    /// Where ids and chance come from on this thread, while it is simulated.
+    /// The source of ids and random numbers of this thread while it is simulated.
     static SEEDED: RefCell<Option<Seeded>> = const { RefCell::new(None) };
 }
 
@@ -25,11 +25,11 @@ struct Seeded {
 /// Ids and chance of this thread follow a seed until this is dropped: for the simulation in
 /// `outlast-conformance`.
 #[doc(hidden)]
-#[must_use = "the thread is simulated as long as this lives"]
+#[must_use = "the thread is simulated until this is dropped"]
 pub struct Simulated(());
 
 impl Simulated {
-    /// From now on; ids are made with this clock.
+    /// Begins the simulation of this thread. Ids contain the time of this clock.
     pub fn begin(seed: u64, clock: Arc<dyn Clock>) -> Self {
         let seeded = Seeded { chance: fastrand::Rng::with_seed(seed), source: IdSource::new(), clock };
         SEEDED.set(Some(seeded));
@@ -49,7 +49,7 @@ impl fmt::Debug for Simulated {
     }
 }
 
-/// Whether this thread is simulated: then it is the only one.
+/// Whether this thread is simulated. It is then the only thread of the program.
 pub(crate) fn is_simulated() -> bool {
     SEEDED.with_borrow(Option::is_some)
 }
@@ -78,7 +78,7 @@ pub(crate) fn session() -> SessionId {
     SessionId::from_bits(bits())
 }
 
-/// A number from 0 to 1, at random. What depends on it must be recorded.
+/// A random number from 0 to 1. Everything that depends on it must be recorded.
 pub(crate) fn chance() -> f64 {
     let seeded = SEEDED.with_borrow_mut(|seeded| Some(seeded.as_mut()?.chance.f64()));
     seeded.unwrap_or_else(fastrand::f64)

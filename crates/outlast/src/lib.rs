@@ -43,37 +43,24 @@
 //!
 //! The guide in the repository (`docs/guide`) explains the concepts one by one.
 
-// The macros name this crate by its path, in its own tests too.
+// The macros refer to this crate as `::outlast`, also in its own tests.
 #[cfg(test)]
 extern crate self as outlast;
 
-mod attempt;
-mod backup;
+// What users write: workflows, steps, and the operations that a workflow awaits.
+mod authoring;
+// What programs call: start, send, cancel, inspect.
 mod client;
-mod clock;
-mod context;
-mod error;
-#[doc(hidden)]
-pub mod frozen;
-mod ids;
-mod input;
-mod json;
-mod open;
-mod operation;
-mod parallel;
-mod reconcile;
-mod registry;
-#[doc(hidden)]
-pub mod rehearse;
+// From history and code to operations, without I/O.
 mod replay;
-mod retry;
-#[cfg(feature = "schema")]
-mod schema;
-mod step;
-mod unique;
-mod within;
+// Claims runs, executes turns and attempts, commits.
 mod worker;
-mod workflow;
+
+mod clock;
+mod error;
+mod ids;
+mod open;
+mod testing;
 
 pub use outlast_core as core;
 pub use outlast_core::{
@@ -89,39 +76,41 @@ pub use outlast_postgres as postgres;
 #[cfg(feature = "sqlite")]
 pub use outlast_sqlite as sqlite;
 
-pub use attempt::{Attempt, StopReason};
-pub use backup::backup;
+pub use authoring::attempt::{Attempt, StopReason};
+pub use authoring::context::Context;
+pub use authoring::input::Input;
+pub use authoring::json::IntoJson;
+pub use authoring::operation::{
+    AbandonedChild, ChildOperation, HookOperation, Received, ReceivedOperation, StepOperation, TimerOperation,
+};
+pub use authoring::reconcile::{ReconcileFn, Reconciling, WithContext, WithoutContext, reconciling};
+pub use authoring::registry::{Register, Registry, StepMark, TupleMark, WorkflowMark};
+pub use authoring::retry::{retry, retry_with_clock};
+#[cfg(feature = "schema")]
+pub use authoring::schema::{HasSchema, Schema, schema_of};
+pub use authoring::step::{
+    ByName, NestedStep, Step, StepCode, StepContext, StepDefinition, StepFn, StepHandle,
+};
+pub use authoring::unique::unique_key;
+pub use authoring::workflow::{RunFuture, Workflow, WorkflowDefinition, WorkflowFn, WorkflowHandle, checked};
 pub use client::{
     Attempting, Because, Cancel, Client, Explanation, JoinedWorker, KeyedRun, ListCall, Probe, RunHandle,
-    SendCall, StartCall, StartManyCall, Stopping, Waiting,
+    SendCall, StartCall, StartManyCall, Stopping, Waiting, Within, backup,
 };
 pub use clock::SystemClock;
-pub use context::Context;
 pub use error::{Error, ErrorKind, StepError};
 #[doc(hidden)]
 pub use ids::Simulated;
-pub use input::Input;
-pub use json::IntoJson;
 pub use open::{open, open_with_clock};
-pub use operation::{
-    AbandonedChild, ChildOperation, HookOperation, Received, ReceivedOperation, StepOperation, TimerOperation,
-};
-pub use reconcile::{ReconcileFn, Reconciling, WithContext, WithoutContext, reconciling};
-pub use registry::{Register, Registry, StepMark, TupleMark, WorkflowMark};
-pub use replay::again::replay;
-pub use retry::{retry, retry_with_clock};
-#[cfg(feature = "schema")]
-pub use schema::{HasSchema, Schema, schema_of};
-pub use step::{ByName, NestedStep, Step, StepCode, StepContext, StepDefinition, StepFn, StepHandle};
-pub use unique::unique_key;
-pub use within::Within;
+pub use testing::history::replay;
+#[doc(hidden)]
+pub use testing::{frozen, rehearse};
 pub use worker::{Metrics, RetryNotice, Times, Worker, WorkerBuilder};
-pub use workflow::{RunFuture, Workflow, WorkflowDefinition, WorkflowFn, WorkflowHandle, checked};
 
 /// Replay without a worker, for the benchmark program of this repository. Not part of the public API.
 #[cfg(feature = "bench")]
 #[doc(hidden)]
-pub use replay::bench as bench_support;
+pub use testing::bench as bench_support;
 
 /// The type parameters of a `Result` that a function returns. For the macros.
 #[doc(hidden)]

@@ -48,7 +48,7 @@ pub async fn open_with_clock(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn
         Some(("postgres" | "postgresql", _)) => open_postgres(url, clock).await,
         #[cfg(not(feature = "postgres"))]
         Some(("postgres" | "postgresql", _)) => {
-            // Without the URL, which may have a password.
+            // Without the URL, which may contain a password.
             Err(Error::invalid("`postgres:` needs the feature `postgres` of the crate `outlast`"))
         }
         _ => Err(Error::invalid(format!(
@@ -58,7 +58,7 @@ pub async fn open_with_clock(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn
     }
 }
 
-/// The URL without what comes before its host, which may be a password.
+/// The URL without its user part, which may contain a password.
 fn without_user(url: &str) -> String {
     match (url.find("//"), url.rfind('@')) {
         (Some(begin), Some(end)) if begin < end => format!("{}//…{}", &url[..begin], &url[end..]),

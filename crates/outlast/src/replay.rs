@@ -1,40 +1,48 @@
 //! Replay: the pure engine that turns history and code into operations.
 //!
-//! It does no I/O, reads no clock and knows no world. A [`Machine`] is a run's future with what it
-//! shares with the engine. It is fed *deliveries* (events that the run was told) and answers with
-//! *decisions* (events that the run asked for). Live and in replay the same code runs, so what was
-//! decided once is decided again; where it is not, the run has diverged.
+//! It does no I/O, reads no clock and knows no world. The code of workflows is behind the trait [`ReplayCode`].
+//!
+//! A [`Machine`] contains the future of a run and the state that the future shares with the engine ([`RunState`]). It
+//! receives *deliveries*, which are recorded as events, and returns *decisions* of the workflow as events. A live run
+//! and a replay execute the same code, so that a replay repeats every decision. If it does not, the run has diverged.
 
-pub(crate) mod again;
-#[cfg(feature = "bench")]
-pub mod bench;
-mod cancel;
-mod cell;
-mod children;
-mod cursor;
-mod delivery;
-mod divergence;
-mod ends;
-mod holder;
-mod hooks;
-mod known;
+mod code;
+mod handle;
 mod machine;
-mod misuse;
-mod ops;
-pub(crate) mod polling;
-mod queued;
-mod quiet;
 pub(crate) mod state;
-#[cfg(test)]
-mod tests;
-mod trail;
-mod unrecorded;
-mod waits;
+
+mod delivery;
+mod operation_map;
+mod operation_table;
+
+mod cancel;
+mod children;
+mod hooks;
+mod queued;
+mod run_end;
+
+mod cursor;
+mod divergence;
+mod divergence_report;
+mod history_index;
+mod log_suppression;
+mod unrecorded_requests;
+
+mod misuse;
+pub(crate) mod polling;
 mod waker;
 
+mod holder_columns;
+mod waits;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use code::{InputError, ReplayCode, WorkflowFuture};
 pub(crate) use delivery::{Delivery, terminated};
+pub(crate) use handle::OpHandle;
 pub(crate) use hooks::{Arrival, CanRead, SentPayload, can_read};
-pub(crate) use machine::{Machine, StepToAttempt, USUAL_SUSPECTS, panic_text};
+pub(crate) use machine::{FOREIGN_AWAIT_REMEDY, Machine, StepToAttempt, panic_text};
 pub(crate) use misuse::used_in_step;
 pub(crate) use queued::QUEUED_VERSION;
 pub(crate) use state::RunState;

@@ -175,7 +175,7 @@ async fn details_of_heartbeats_that_are_too_large_are_warned_of_once_per_attempt
         let run = test_world.client.start(beating, ()).await.unwrap();
         test_world.clock.run_until_idle().await;
         assert_eq!(run.output().await.unwrap(), 7, "those before are kept");
-        let lines = LOGS.info.with("the details of a heartbeat are left out");
+        let lines = LOGS.info.with("the details of a heartbeat are omitted");
         let lines: Vec<_> = lines.iter().filter(|line| line.contains(&format!("run={}", run.id()))).collect();
         assert_eq!(lines.len(), 1, "{lines:?}");
         for part in ["step=beats", "5242882 bytes", "the limit is 4194304"] {
@@ -194,10 +194,10 @@ async fn retries_exhausted_steps_and_failed_runs_are_logged() {
     async fn paying(ctx: Context) -> Result<u32, Error> {
         ctx.step(charge, ()).await
     }
-    let stage = Stage::on(|_| "memory:".to_owned()).await;
-    let worker = stage.builder((paying, charge)).start().await.unwrap();
-    let run = stage.client.start(paying, ()).await.unwrap();
-    stage.clock.run_until_idle().await;
+    let test_world = TestWorldWithLogs::on(|_| "memory:".to_owned()).await;
+    let worker = test_world.builder((paying, charge)).start().await.unwrap();
+    let run = test_world.client.start(paying, ()).await.unwrap();
+    test_world.clock.run_until_idle().await;
     run.output().await.unwrap_err();
     let joined = LOGS.info.with(&format!("session={}", worker.session()));
     assert_eq!(joined.len(), 1, "{joined:?}");

@@ -1,7 +1,7 @@
 //! The JSON of events.
 //!
-//! Written by hand, because a payload is JSON already and must go in as it is; read through one flat
-//! struct of borrowed fields, because a tagged enum would copy every payload twice.
+//! Events are written by hand, because a payload is already JSON and must be inserted unchanged. They are read through
+//! one flat struct of borrowed fields, because a tagged enum would copy every payload twice.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::retry::Policy;
 use crate::run::{Parent, ParentEnd};
 use crate::time::Timestamp;
 
-/// Says that a history needs a newer build, rather than a backup.
+/// The part of an error text that says that a newer build is needed, not a backup.
 pub const NEWER_BUILD: &str = "a newer build wrote this history";
 
 /// A stored event that cannot be read.
@@ -29,7 +29,7 @@ pub enum EventError {
     /// The kind is not known to this build.
     #[error("unknown event kind `{0}`; {NEWER_BUILD}, run that build or a later one")]
     UnknownKind(String),
-    /// A field that the kind needs is not there.
+    /// A required field is missing.
     #[error("event `{kind}` has no field `{field}`")]
     MissingField {
         /// The event's kind.
@@ -37,7 +37,7 @@ pub enum EventError {
         /// The field.
         field: &'static str,
     },
-    /// The text is not what a world wrote.
+    /// The text is not valid.
     #[error("a stored event is damaged: {0}")]
     Damaged(String),
     /// An event of a turn cannot be read.
@@ -45,9 +45,9 @@ pub enum EventError {
     DamagedEvent {
         /// Its number in the history.
         number: u64,
-        /// Its kind, as far as it can be read.
+        /// Its kind, if it can be read.
         kind: String,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
     /// No event of a turn can be read.
@@ -55,7 +55,7 @@ pub enum EventError {
     DamagedTurn {
         /// The number of the turn's first event.
         first: u64,
-        /// What is wrong with them.
+        /// The problem.
         reason: String,
     },
 }
@@ -118,7 +118,7 @@ fn write(event: &Event, out: &mut String) {
     object.end();
 }
 
-/// What the run waits for, or is told by others.
+/// Events of waits and deliveries.
 fn write_wait(event: &Event, object: &mut Object<'_>) {
     match event {
         Event::TimerStarted { fire_at, .. } => object.number("fire_at", fire_at.as_micros()),
@@ -208,14 +208,14 @@ fn write_run_started(started: &RunStarted, object: &mut Object<'_>) {
 
 fn write_queued(queued: &Queued, object: &mut Object<'_>) {
     object.json("run", &queued.run);
-    // Also when it is the usual one: that there is a queue makes the step a queued one.
+    // Always written, even if it is the default queue: its presence marks a queued step.
     object.text("queue", &queued.queue);
     if queued.priority != 0 {
         object.number("priority", i64::from(queued.priority));
     }
 }
 
-/// Where a run stands in line, if that is not as usual.
+/// The queue and priority of a run, if they are not the defaults.
 fn write_line(queue: &str, priority: u8, object: &mut Object<'_>) {
     if queue != QUEUE_DEFAULT {
         object.text("queue", queue);
@@ -243,7 +243,7 @@ fn write_child_started(child: &ChildStarted, object: &mut Object<'_>) {
     }
 }
 
-/// A JSON object being written.
+/// A JSON object that is being written.
 struct Object<'a> {
     out: &'a mut String,
 }
@@ -270,7 +270,7 @@ impl<'a> Object<'a> {
         let _ = write!(self.out, "{value}");
     }
 
-    /// Leaves the field out when there are none.
+    /// Omits the field when there are none.
     fn numbers(&mut self, name: &str, ops: &[OpNumber]) {
         if !ops.is_empty() {
             self.json(name, &ops.iter().map(|op| op.0).collect::<Vec<_>>());
@@ -290,7 +290,7 @@ impl<'a> Object<'a> {
 
     fn json(&mut self, name: &str, value: &impl serde::Serialize) {
         self.field(name);
-        // Only types of this crate come here, and they all have JSON.
+        // Only types of this crate, which can all be serialized.
         self.out.push_str(&serde_json::to_string(value).unwrap_or_else(|_| "null".into()));
     }
 
@@ -315,7 +315,7 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Every field an event may have. Unknown fields are ignored: a later build may add some.
+/// All fields of events. Unknown fields are ignored, because a later build may add some.
 #[derive(Default, Deserialize)]
 struct Fields<'a> {
     #[serde(borrow)]
@@ -369,7 +369,7 @@ struct Fields<'a> {
     deadline: Option<Timestamp>,
     on_parent_end: Option<ParentEnd>,
     detached: Option<bool>,
-    // Boxed: every event is read through these fields, and hardly one has it.
+    // Boxed, because every event is read through this struct and few have this field.
     policy: Option<Box<Policy>>,
 }
 
@@ -384,12 +384,12 @@ pub(super) fn read_all(text: &str) -> Result<Vec<Event>, EventError> {
     fields.into_iter().map(read).collect()
 }
 
-/// The events of a turn whose first event has this number. An error says which of them is damaged.
+/// The events of a turn whose first event has this number. An error names the damaged event.
 pub(super) fn read_turn(text: &str, first: u64) -> Result<Vec<Event>, EventError> {
     read_all(text).map_err(|error| damaged_of(text, first, error))
 }
 
-/// Which event of a turn makes it unreadable.
+/// The error of the event that makes a turn unreadable.
 fn damaged_of(text: &str, first: u64, error: EventError) -> EventError {
     if matches!(error, EventError::UnknownKind(_)) {
         return error;
@@ -420,7 +420,7 @@ fn kind_of(event: &str) -> String {
     serde_json::from_str::<Kind>(event).map_or_else(|_| "unknown kind".into(), |event| event.kind)
 }
 
-/// Why a text cannot be read. A later kind may give a field another type: then the kind is the news.
+/// Why a text cannot be read. An unknown kind is reported first, because it may use a field with another type.
 fn why(text: &str, error: &serde_json::Error) -> EventError {
     #[derive(Deserialize)]
     struct Kind {
@@ -606,7 +606,7 @@ fn read_run_started(fields: Fields<'_>, need: &Need<'_>) -> Result<RunStarted, E
     })
 }
 
-/// Takes what a kind needs, or says what is missing.
+/// Takes a required field, or returns an error that names it.
 struct Need<'a> {
     kind: &'a str,
 }
@@ -648,7 +648,7 @@ fn hex_into(bytes: &[u8], out: &mut String) {
 }
 
 fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
-    // `from_str_radix` would take a sign.
+    // `from_str_radix` would accept a sign.
     if !text.len().is_multiple_of(2) || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }

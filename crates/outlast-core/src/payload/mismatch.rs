@@ -1,18 +1,18 @@
-//! Why JSON is not a value of a type, without the value itself.
+//! Why JSON cannot be decoded as a type, without the value itself.
 //!
-//! Payloads may hold personal data. The reason why one cannot be read is logged, stored in histories and shown by
-//! views, so it names the kind of the value, the field and the position. The messages of `serde` quote values
-//! (`invalid type: string "secret", expected u64`), and those that a type makes itself may contain anything.
+//! Payloads may contain personal data. The reason why a payload cannot be decoded is logged, recorded in histories and
+//! shown in views, so it names only the kind of the value, the field and the position. The messages of `serde` quote
+//! values (`invalid type: string "secret", expected u64`), and custom messages of a type may contain anything.
 
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 
-use super::place::unreadable_field;
+use super::field_path::unreadable_field;
 
-/// What stands between the value and what the type wants.
+/// The text between the value and the expected type in messages of `serde`.
 const EXPECTED: &str = ", expected ";
 
-/// The longest name of a field that is repeated: what is longer is hardly a name.
+/// The maximum length of a field name in a message; a longer text is probably data.
 const FIELD_CHARS_MAX: usize = 64;
 
 /// Kinds of values after which `serde` quotes the value.
@@ -34,11 +34,11 @@ const NAMED: [&str; 12] = [
     "struct variant",
 ];
 
-/// Why this JSON is not a `T`: what did not fit, and where, without the value.
+/// Why this JSON cannot be decoded as a `T`: the mismatch and its position, without the value.
 pub(super) fn reason<T: DeserializeOwned>(error: &serde_json::Error, json: &[u8]) -> String {
     let text = error.to_string();
     if error.classify() != Category::Data {
-        // About the text as JSON: these messages are fixed.
+        // A syntax error: these messages never quote the text.
         return text;
     }
     let position = match error.line() {
@@ -80,8 +80,8 @@ fn known_parts(message: &str) -> Option<String> {
     message.starts_with("data did not match any variant of untagged enum ").then(|| message.to_owned())
 }
 
-/// The value in a message about this problem, and what was expected instead. The value may contain anything, so
-/// the last `expected` is the one of the message.
+/// The value in a message about this problem, and the expected type. The value may contain anything, so the last
+/// `expected` separates the two.
 fn after<'a>(message: &'a str, problem: &str, joint: &str) -> Option<(&'a str, &'a str)> {
     message.strip_prefix(problem)?.strip_prefix(joint)?.rsplit_once(EXPECTED)
 }
@@ -93,7 +93,7 @@ fn kind_of(value: &str) -> &'static str {
     named.or_else(|| QUOTED.into_iter().find(|kind| is_quoted(kind))).unwrap_or("another value")
 }
 
-/// Whether this is the name of a field in backticks, and not a text that a sender used as one.
+/// Whether this is a field name in backticks, and not other text of a sender.
 fn is_name(quoted: &str) -> bool {
     let name = quoted.strip_prefix('`').and_then(|rest| rest.strip_suffix('`'));
     let is_part = |character: char| character.is_alphanumeric() || ['_', '-'].contains(&character);

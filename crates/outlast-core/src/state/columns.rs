@@ -1,4 +1,4 @@
-//! The columns of a run's row that only its holder changes: what they are, and how they follow from each other.
+//! The holder's columns of a run's row, and how they change.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use crate::run::{Start, Stuck};
 use crate::time::Timestamp;
 use crate::turn::Turn;
 
-/// The columns of a run's row that only its holder changes. A claim brings them, and every turn says what they were
-/// and what it makes of them, so that a world need not read them to commit it.
+/// The columns of a run's row that only its holder changes. A claim returns them, and every turn contains their old
+/// and new values, so that a world need not read them to commit it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HolderColumns {
-    /// How many crashes of its worker count against the run.
+    /// The number of worker crashes that count against the run.
     pub crashes: u32,
-    /// How many payloads for hooks were received that nobody has taken.
+    /// The number of kept payloads.
     pub kept: u64,
-    /// When it is asked to stop, as long as that counts.
+    /// When it is cancelled; `None` once it was cancelled or has ended.
     pub deadline: Option<Timestamp>,
     /// Why it is stuck. A run that is claimed keeps this until it progresses.
     pub stuck: Option<Box<Stuck>>,
@@ -24,37 +24,36 @@ pub struct HolderColumns {
 }
 
 impl HolderColumns {
-    /// Those of a run that has just started.
+    /// The columns of a new run.
     pub fn of_start(start: &Start) -> Self {
         Self { deadline: start.deadline, ..Self::default() }
     }
 
-    /// Those that are left when a run ends which had these.
+    /// The columns after the end of a run.
     #[must_use]
     pub fn ended(&self) -> Self {
         Self { kept: self.kept, ..Self::default() }
     }
 }
 
-/// What a turn says of the columns that only the holder changes. Most turns leave them as they are, and then both are
-/// the same allocation.
+/// The holder's columns before and after a turn. Most turns do not change them; both are then the same allocation.
 #[derive(Clone, Debug, Default)]
 pub struct TurnColumns {
-    /// As they were before the turn.
+    /// The values before the turn.
     pub before: Arc<HolderColumns>,
-    /// As its workflow and worker leave them. What becomes of the reason why the run was stuck and of the builds that
-    /// failed is decided by [`RowChange`](crate::RowChange).
+    /// The values after the turn. [`RowChange`](crate::RowChange) decides about the reason why the run was stuck and
+    /// the failed builds.
     pub after: Arc<HolderColumns>,
 }
 
 impl TurnColumns {
-    /// Those of a turn that leaves them as they are.
+    /// The columns of a turn that does not change them.
     pub fn unchanged(columns: impl Into<Arc<HolderColumns>>) -> Self {
         let before = columns.into();
         Self { after: before.clone(), before }
     }
 
-    /// Those of a turn that makes this of them.
+    /// The columns of a turn that changes them.
     pub fn changed(before: Arc<HolderColumns>, after: HolderColumns) -> Self {
         let after = if *before == after { before.clone() } else { Arc::new(after) };
         Self { before, after }
@@ -68,8 +67,8 @@ impl PartialEq for TurnColumns {
 }
 
 impl Turn {
-    /// The columns of the run after the turn, if it is held on: once it progresses, nobody remembers why it was stuck and
-    /// which builds failed.
+    /// The columns after the turn if the run stays held. Once the run progresses, the reason why it was stuck and the
+    /// failed builds are cleared.
     pub fn held_columns(&self) -> Arc<HolderColumns> {
         let TurnColumns { before, after } = &self.columns;
         let next_event = self.next_event();

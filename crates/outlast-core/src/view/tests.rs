@@ -174,7 +174,7 @@ fn a_cancel_with_rules_2_ends_what_it_records_and_nothing_else() {
             1 step charge cancelled from 2 to 8 attempts 1 in 42 failure "cancelled: enough"
             2 step charge cancelled from 4 to 8 in 42 failure "cancelled: enough"
             3 step charge cancelled from 5 to 8 attempts 1 in 42 failure "cancelled: enough; a worker that was lost may have attempted the step before"
-            4 timer  cancelled from 6 to 8 until 60 failure "cancelled: enough"
+            4 timer 54s cancelled from 6 to 8 until 60 failure "cancelled: enough"
             5 hook x completed from 7 to 10 out 9
         "#]],
     );
@@ -220,10 +220,10 @@ fn timers_fire_are_woken_or_dropped() {
             Event::TimerCancelled { op: OpNumber(2) },
         ],
         expect![[r#"
-            0 timer  completed from 0 to 4 until 60
-            1 timer  completed from 1 to 5 until 60
-            2 timer  dropped from 2 to 6 until 60
-            3 timer  open from 3 until 60
+            0 timer 1m completed from 0 to 4 until 60
+            1 timer 59s completed from 1 to 5 until 60
+            2 timer 58s dropped from 2 to 6 until 60
+            3 timer 57s open from 3 until 60
         "#]],
     );
 }
@@ -303,9 +303,9 @@ fn a_cancel_ends_waits_and_pauses_once() {
         expect![[r#"
             0 step charge completed from 0 to 8 attempts 1 in 42 out 1
             1 step charge cancelled from 1 to 5 attempts 1 in 42 failure "cancelled: enough"
-            2 timer  cancelled from 3 to 5 until 60 failure "cancelled: enough"
+            2 timer 57s cancelled from 3 to 5 until 60 failure "cancelled: enough"
             3 hook x cancelled from 4 to 5 failure "cancelled: enough"
-            4 timer  open from 6 until 60
+            4 timer 54s open from 6 until 60
         "#]],
     );
 }

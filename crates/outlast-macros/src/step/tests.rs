@@ -353,6 +353,12 @@ fn reconcile_and_unique_add_functions() {
         }
     "#]]
     .assert_eq(key);
+    let function = text.split_once("async fn __outlast_body").unwrap().1.split_once('{').unwrap().0;
+    assert_eq!(
+        function.matches("#[allow(unused_variables)]").count(),
+        2,
+        "the key uses both parameters: {function}"
+    );
     let look_up = text.split_once("    const RECONCILES").unwrap().1.split_once("fn charge").unwrap().0;
     expect![[r#"
         : bool = true;

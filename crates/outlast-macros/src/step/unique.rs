@@ -3,15 +3,38 @@
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote};
 use syn::punctuated::Punctuated;
-use syn::{Error, Expr, ExprField, FnArg, ItemFn, LitStr, Pat, Result, Token};
+use syn::{Error, Expr, ExprField, FnArg, ItemFn, LitStr, Pat, Result, Token, parse_quote};
 
 use crate::signature::Signature;
 
 /// The maximum number of values in a key: serde supports tuples of up to this length.
 const VALUES_MAX: usize = 16;
 
-/// The function of `StepDefinition` that makes the key from the values that `text` names.
-pub(super) fn read(text: &LitStr, function: &ItemFn, signature: &Signature) -> Result<TokenStream> {
+/// The key of a step, as the attribute describes it.
+pub(super) struct Unique {
+    /// The function of `StepDefinition` that computes the key.
+    pub(super) definition: TokenStream,
+    /// The indexes of the parameters that the key is made of, in the signature of the function.
+    parameters: Vec<usize>,
+}
+
+impl Unique {
+    /// The function with parameters that its body need not use: the key uses them.
+    pub(super) fn allow_unused(&self, function: &ItemFn) -> ItemFn {
+        let mut function = function.clone();
+        for (index, input) in function.sig.inputs.iter_mut().enumerate() {
+            if let FnArg::Typed(typed) = input
+                && self.parameters.contains(&index)
+            {
+                typed.attrs.push(parse_quote!(#[allow(unused_variables)]));
+            }
+        }
+        function
+    }
+}
+
+/// Reads the values that `text` names.
+pub(super) fn read(text: &LitStr, function: &ItemFn, signature: &Signature) -> Result<Unique> {
     let error = |message: String| Error::new_spanned(text, message);
     let how = || {
         error(
@@ -28,7 +51,7 @@ pub(super) fn read(text: &LitStr, function: &ItemFn, signature: &Signature) -> R
     }
     let input = Ident::new("input", Span::mixed_site());
     let names = parameter_names(function, signature);
-    let mut places = Vec::new();
+    let (mut places, mut parameters) = (Vec::new(), Vec::new());
     for value in &values {
         let (root, fields) = path_of(value).ok_or_else(how)?;
         // A parameter that is used only for the key may begin with an underscore.
@@ -40,14 +63,16 @@ pub(super) fn read(text: &LitStr, function: &ItemFn, signature: &Signature) -> R
         };
         let argument = &signature.spread(&input)[index];
         places.push(quote!(&#argument #(.#fields)*));
+        parameters.push(index + usize::from(signature.context.is_some()));
     }
-    Ok(quote! {
+    let definition = quote! {
         fn unique(
             #input: &Self::Input,
         ) -> ::core::result::Result<::core::option::Option<::std::string::String>, ::outlast::StepError> {
             ::outlast::unique_key::<Self>(&(#(#places,)*))
         }
-    })
+    };
+    Ok(Unique { definition, parameters })
 }
 
 /// The names of the parameters without the context; empty for one that is a pattern.

@@ -3,7 +3,7 @@
 use outlast_core::limits::{PRUNE_RUNS_MAX, REASON_BYTES_MAX};
 use outlast_core::{IntoDuration, MessageBody, OpNumber, RunId, Sent, Status, Timestamp, WorldError};
 
-use super::{Client, check_bytes, persist};
+use super::{Client, check_bytes, retry_unavailable};
 use crate::error::Error;
 use crate::worker::end_without_code::end_without_worker;
 
@@ -60,7 +60,7 @@ impl Client {
             sent => self.answer(run, sent).await?,
         };
         if !matches!(answer, Cancel::AlreadyEnded(_)) {
-            self.end_if(run, |status| status == Status::Pending).await;
+            self.end_without_worker_if(run, |status| status == Status::Pending).await;
         }
         Ok(answer)
     }
@@ -78,7 +78,7 @@ impl Client {
     ///
     /// # async fn clear(client: &Client) -> Result<(), Error> {
     /// for run in client.list().status(Status::Stuck).await?.runs {
-    ///     client.terminate(run.id, "its code will not come back").await?;
+    ///     client.terminate(run.id, "its workflow was removed").await?;
     /// }
     /// # Ok(())
     /// # }
@@ -92,25 +92,25 @@ impl Client {
         let sent = self.post_plain(run, MessageBody::Terminate { reason: reason.into() }).await;
         let answer = self.answer(run, sent).await?;
         if answer == Cancel::Requested {
-            self.end_if(run, |status| !status.is_final()).await;
+            self.end_without_worker_if(run, |status| !status.is_final()).await;
         }
         Ok(answer)
     }
 
-    /// Ends a run that was told to, if no worker is joined to do it. That it was told is accepted already: if
-    /// this fails, the next worker does it.
-    async fn end_if(&self, run: RunId, is_wanted: fn(Status) -> bool) {
-        let looked = persist(|| self.world.run(run)).await;
-        let ended = match looked {
+    /// Ends a run that was asked to stop, if no worker is joined to do it. The request is already stored: if this
+    /// fails, the next worker ends the run.
+    async fn end_without_worker_if(&self, run: RunId, is_wanted: fn(Status) -> bool) {
+        let view = retry_unavailable(|| self.world.run(run)).await;
+        let ended = match view {
             Ok(view) if is_wanted(view.status) => end_without_worker(&self.world).await,
             other => other.map(drop),
         };
         if let Err(error) = ended {
-            tracing::debug!(%run, %error, "a run that was told to stop is left for a worker to end");
+            tracing::debug!(%run, %error, "a run that was asked to stop is left for a worker to end");
         }
     }
 
-    /// What a message came to that asks a run to end.
+    /// The result of a message that asks a run to end.
     async fn answer(&self, run: RunId, sent: Result<Sent, WorldError>) -> Result<Cancel, Error> {
         match sent {
             Ok(_) => Ok(Cancel::Requested),
@@ -187,8 +187,8 @@ impl Client {
     /// # async fn main() -> Result<(), Error> {
     /// # let client = Client::new(outlast::open("memory:").await?);
     /// let month = std::time::Duration::from_secs(30 * 86_400);
-    /// let forgotten = client.prune(outlast::SystemClock.now().minus(month)).await?;
-    /// # assert_eq!(forgotten, 0);
+    /// let deleted = client.prune(outlast::SystemClock.now().minus(month)).await?;
+    /// # assert_eq!(deleted, 0);
     /// # Ok(())
     /// # }
     /// ```
@@ -199,12 +199,12 @@ impl Client {
     ///
     /// `Unavailable` if the world does not respond. Runs that were deleted before that stay deleted.
     pub async fn prune(&self, ended_before: Timestamp) -> Result<u64, Error> {
-        let (mut forgotten, mut after) = (0, None);
+        let (mut deleted, mut after) = (0, None);
         loop {
-            let pruned = persist(|| self.world.prune(ended_before, after, PRUNE_RUNS_MAX)).await?;
-            forgotten += pruned.runs;
+            let pruned = retry_unavailable(|| self.world.prune(ended_before, after, PRUNE_RUNS_MAX)).await?;
+            deleted += pruned.runs;
             if pruned.next.is_none() {
-                return Ok(forgotten);
+                return Ok(deleted);
             }
             after = pruned.next;
         }
@@ -217,8 +217,8 @@ impl Client {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Error> {
     /// # let client = Client::new(outlast::open("memory:").await?);
-    /// let forgotten = client.prune_older_than("30d").await?;
-    /// # assert_eq!(forgotten, 0);
+    /// let deleted = client.prune_older_than("30d").await?;
+    /// # assert_eq!(deleted, 0);
     /// # Ok(())
     /// # }
     /// ```

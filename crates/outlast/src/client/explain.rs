@@ -1,4 +1,4 @@
-//! Why a run is where it is, as data and as a sentence.
+//! Why a run is in its current state, as data and as sentences.
 
 mod probe;
 mod sentence;
@@ -19,8 +19,8 @@ use super::Client;
 use crate::error::{Error, ErrorKind};
 use crate::worker::read_all::read_inbox;
 
-/// How often a run is looked at again that changed while it was explained.
-const LOOKS: usize = 3;
+/// How often the run and the workers are read, if the run changes in between.
+const SNAPSHOTS_MAX: usize = 3;
 
 /// An explanation of a run's current state; returned by [`Client::explain`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -282,40 +282,45 @@ impl Client {
     ///
     /// `NotFound` if there is no such run, `Unavailable` if the world does not respond.
     pub async fn explain(&self, run: RunId) -> Result<Explanation, Error> {
-        let mut scene = self.scene(run).await?;
-        for _ in 1..LOOKS {
-            // Whoever holds it joined after the workers were read, or left before.
-            if scene.view.owner.is_none() || scene.owner().is_some() {
+        let mut snapshot = self.snapshot(run).await?;
+        for _ in 1..SNAPSHOTS_MAX {
+            // The worker that holds it joined or left between the two reads.
+            if snapshot.view.owner.is_none() || snapshot.owner().is_some() {
                 break;
             }
-            scene = self.scene(run).await?;
+            snapshot = self.snapshot(run).await?;
         }
-        // What is damaged does not keep the row from being explained.
+        // The row can be explained even if the history or the inbox is damaged.
         let mut damage = None;
-        let has_ended = scene.view.ended_at.is_some();
+        let has_ended = snapshot.view.ended_at.is_some();
         let history = if has_ended { Ok(Vec::new()) } else { self.history(run).await };
         let history = unless_damaged(history, &mut damage)?;
-        let stopping = unless_damaged(self.stopping(&scene.view, &history).await, &mut damage)?;
-        let because = self.because(&scene, &history, &mut damage).await?;
-        let mut sentence = sentence::of(&because, damage.as_deref(), scene.now);
+        let stopping = unless_damaged(self.stopping(&snapshot.view, &history).await, &mut damage)?;
+        let because = self.because(&snapshot, &history, &mut damage).await?;
+        let mut sentence = sentence::text_of(&because, damage.as_deref(), snapshot.now);
         if !has_ended {
-            sentence::add_kept(&mut sentence, scene.view.kept, scene.view.sent - scene.view.consumed);
+            sentence::add_kept(
+                &mut sentence,
+                snapshot.view.kept,
+                snapshot.view.sent - snapshot.view.consumed,
+            );
         }
         if let Some(stopping) = &stopping {
-            sentence::add_stopping(&mut sentence, stopping, scene.now);
+            sentence::add_stopping(&mut sentence, stopping, snapshot.now);
         }
-        let blocked_by = if scene.view.ended_at.is_none() { self.world.blocked_by(run).await? } else { None };
+        let blocked_by =
+            if snapshot.view.ended_at.is_none() { self.world.blocked_by(run).await? } else { None };
         if let Some(who) = &blocked_by {
             sentence.push_str(&format!(
-                " Its turns cannot be written: its row is locked by {who}. End that transaction; the run then goes on by itself."
+                " Its turns cannot be written: its row is locked by {who}. End that transaction; the run then continues automatically."
             ));
         }
-        Ok(Explanation { run, status: scene.view.status, because, stopping, blocked_by, damage, sentence })
+        Ok(Explanation { run, status: snapshot.view.status, because, stopping, blocked_by, damage, sentence })
     }
 
-    /// That a run is to stop, which it was told or will be when it goes on.
+    /// The request to stop a run: delivered, or still in its inbox.
     async fn stopping(&self, view: &RunView, history: &[TurnRecord]) -> Result<Option<Stopping>, Error> {
-        let told = history.iter().rev().find_map(|turn| {
+        let delivered = history.iter().rev().find_map(|turn| {
             turn.events.iter().find_map(|event| match event {
                 Event::CancelRequested { reason, .. } => {
                     Some(Stopping { reason: reason.clone(), at: turn.at, is_told: true })
@@ -323,8 +328,8 @@ impl Client {
                 _ => None,
             })
         });
-        if told.is_some() || view.ended_at.is_some() || view.sent <= view.consumed {
-            return Ok(told);
+        if delivered.is_some() || view.ended_at.is_some() || view.sent <= view.consumed {
+            return Ok(delivered);
         }
         let unread = read_inbox(&*self.world, view.id, view.consumed).await?;
         Ok(unread.into_iter().find_map(|message| match message.body {
@@ -335,39 +340,39 @@ impl Client {
         }))
     }
 
-    async fn scene(&self, run: RunId) -> Result<Scene, Error> {
+    async fn snapshot(&self, run: RunId) -> Result<Snapshot, Error> {
         let view = self.world.run(run).await?;
         let workers = self.world.workers().await?;
         let clock = self.world.clock();
-        let is_timeless = clock.is_virtual() && self.local.any();
-        let is_in_hand = clock.is_virtual() && self.local.hold(run);
-        Ok(Scene { view, workers, now: clock.now(), is_timeless, is_in_hand })
+        let ignores_expiry = clock.is_virtual() && self.local.any();
+        let is_held_locally = clock.is_virtual() && self.local.hold(run);
+        Ok(Snapshot { view, workers, now: clock.now(), ignores_expiry, is_held_locally })
     }
 
     async fn because(
         &self,
-        scene: &Scene,
+        snapshot: &Snapshot,
         history: &[TurnRecord],
         damage: &mut Option<String>,
     ) -> Result<Because, Error> {
-        let view = &scene.view;
+        let view = &snapshot.view;
         if let Some(at) = view.ended_at {
             let failure = unless_damaged(self.failure(view.id).await, damage)?;
             return Ok(Because::Ended { status: view.status, at, failure });
         }
-        if let Some(because) = scene.trouble(history) {
+        if let Some(because) = snapshot.blocking_cause(history) {
             return Ok(because);
         }
-        if let Some(owner) = scene.owner() {
-            return Ok(scene.held(owner, &operations(history)));
+        if let Some(owner) = snapshot.owner() {
+            return Ok(snapshot.held(owner, &operations(history)));
         }
-        match scene.unheld() {
+        match snapshot.unclaimed_cause() {
             Some(Because::Ready { since, crashes, workers, .. }) => {
-                let probes = self.probes(&workers, scene.now).await?;
+                let probes = self.probes(&workers, snapshot.now).await?;
                 Ok(Because::Ready { since, crashes, workers, probes })
             }
             Some(because) => Ok(because),
-            None => self.waits(scene, history).await,
+            None => self.waits(snapshot, history).await,
         }
     }
 
@@ -379,12 +384,12 @@ impl Client {
         }))
     }
 
-    async fn waits(&self, scene: &Scene, history: &[TurnRecord]) -> Result<Because, Error> {
+    async fn waits(&self, snapshot: &Snapshot, history: &[TurnRecord]) -> Result<Because, Error> {
         let operations = operations(history);
         let by_number: BTreeMap<OpNumber, &OperationView> =
             operations.iter().map(|operation| (operation.op, operation)).collect();
-        let mut waits = Vec::with_capacity(scene.view.waits.len());
-        for wait in &scene.view.waits {
+        let mut waits = Vec::with_capacity(snapshot.view.waits.len());
+        for wait in &snapshot.view.waits {
             let operation = by_number.get(&wait.op());
             let child = match wait {
                 Wait::Child { run, .. } | Wait::Step { run, .. } => {
@@ -393,13 +398,13 @@ impl Client {
                 _ => None,
             };
             let workers = match wait {
-                Wait::Step { name, queue, .. } => Some(scene.serving_step(name, queue)),
+                Wait::Step { name, queue, .. } => Some(snapshot.serving_step(name, queue)),
                 _ => None,
             };
             let failure = operation.and_then(|operation| operation.failure.as_ref());
             waits.push(Waiting {
                 wait: wait.clone(),
-                since: operation.map_or(scene.view.updated_at, |operation| operation.changed_at),
+                since: operation.map_or(snapshot.view.updated_at, |operation| operation.changed_at),
                 child,
                 workers,
                 failure: failure.map(|failure| failure.message.clone()),
@@ -408,14 +413,14 @@ impl Client {
             });
         }
         let kept = kept_hooks(history).iter().map(ToString::to_string).collect();
-        let (workflow, version) = (scene.view.workflow.to_string(), scene.view.version);
-        let (queue, workers) = (scene.view.queue.to_string(), scene.able().count());
-        let failed_builds = scene.failed_builds();
+        let (workflow, version) = (snapshot.view.workflow.to_string(), snapshot.view.version);
+        let (queue, workers) = (snapshot.view.queue.to_string(), snapshot.eligible().count());
+        let failed_builds = snapshot.failed_builds();
         Ok(Because::Waits { workflow, version, queue, waits, kept, workers, failed_builds })
     }
 }
 
-/// What was read, or nothing when it is damaged. The damage that is found first is noted.
+/// The value that was read, or a default when it is damaged. The first damage is stored in `damage`.
 fn unless_damaged<T: Default>(read: Result<T, Error>, damage: &mut Option<String>) -> Result<T, Error> {
     match read {
         Err(error) if error.kind() == ErrorKind::Corrupt => {
@@ -426,7 +431,7 @@ fn unless_damaged<T: Default>(read: Result<T, Error>, damage: &mut Option<String
     }
 }
 
-/// The names of the steps that were open when a worker crashed: attempted in place, and not between two attempts.
+/// The names of the open steps that a crashed worker may have been attempting.
 fn open_in_place(history: &[TurnRecord], now: Timestamp) -> Vec<String> {
     let operations = operations(history);
     let open = operations.iter().filter(|operation| operation.is_attempted_in_place(now));
@@ -437,33 +442,33 @@ fn serves(worker: &WorkerView, queue: &str) -> bool {
     worker.queues.iter().any(|served| served == queue)
 }
 
-/// What an explanation is made of.
-struct Scene {
+/// The run and the workers at one time.
+struct Snapshot {
     view: RunView,
     workers: Vec<WorkerView>,
     now: Timestamp,
-    /// Under a virtual clock nobody beats: that a session is over says nothing, if there is a worker.
-    is_timeless: bool,
-    /// Nor if a worker of this process has the run.
-    is_in_hand: bool,
+    /// Whether an expired session means nothing: under a virtual clock workers do not beat.
+    ignores_expiry: bool,
+    /// Whether a worker of this process holds the run under a virtual clock.
+    is_held_locally: bool,
 }
 
-impl Scene {
+impl Snapshot {
     /// The worker that holds the run.
     fn owner(&self) -> Option<&WorkerView> {
         self.workers.iter().find(|worker| Some(worker.session) == self.view.owner)
     }
 
-    fn live(&self) -> impl Iterator<Item = &WorkerView> {
-        self.workers.iter().filter(|worker| self.is_live(worker))
+    fn joined_workers(&self) -> impl Iterator<Item = &WorkerView> {
+        self.workers.iter().filter(|worker| self.is_joined(worker))
     }
 
-    fn is_live(&self, worker: &WorkerView) -> bool {
-        self.is_timeless || worker.expires_at > self.now
+    fn is_joined(&self, worker: &WorkerView) -> bool {
+        self.ignores_expiry || worker.expires_at > self.now
     }
 
-    /// The workers that could be given the run: their builds have not failed to continue it.
-    fn able(&self) -> impl Iterator<Item = &WorkerView> {
+    /// The workers that can claim the run: they have its code, and their builds have not failed to continue it.
+    fn eligible(&self) -> impl Iterator<Item = &WorkerView> {
         self.with_code().filter(|worker| !self.view.failed_builds.contains(&worker.build))
     }
 
@@ -478,14 +483,14 @@ impl Scene {
     }
 
     fn serving(&self) -> impl Iterator<Item = &WorkerView> {
-        self.live().filter(|worker| serves(worker, &self.view.queue))
+        self.joined_workers().filter(|worker| serves(worker, &self.view.queue))
     }
 
-    /// How many workers could be given a queued step.
+    /// The number of workers that can claim a queued step.
     fn serving_step(&self, step: &str, queue: &str) -> usize {
         let workflow = workflow_of_step(step);
         let has = |worker: &&WorkerView| worker.code.iter().any(|code| code.workflow == workflow);
-        self.live().filter(|worker| serves(worker, queue)).filter(has).count()
+        self.joined_workers().filter(|worker| serves(worker, queue)).filter(has).count()
     }
 
     fn has_code(&self, worker: &WorkerView) -> bool {
@@ -508,10 +513,10 @@ impl Scene {
         }
     }
 
-    /// What keeps a run from going on that will not pass by itself.
-    fn trouble(&self, history: &[TurnRecord]) -> Option<Because> {
+    /// Why the run does not continue, if it is stuck or its worker is lost.
+    fn blocking_cause(&self, history: &[TurnRecord]) -> Option<Because> {
         if let Some(stuck) = self.view.stuck.as_ref().filter(|_| self.view.status == Status::Stuck) {
-            let mut other_builds: Vec<String> = self.able().map(|worker| worker.build.clone()).collect();
+            let mut other_builds: Vec<String> = self.eligible().map(|worker| worker.build.clone()).collect();
             let is_poison = stuck.reason == StuckReason::Poison;
             let open_steps = if is_poison { open_in_place(history, self.now) } else { Vec::new() };
             other_builds.sort_unstable();
@@ -528,7 +533,7 @@ impl Scene {
         }
         let session = self.view.owner?;
         let owner = self.owner();
-        if owner.is_some_and(|owner| self.is_in_hand || owner.expires_at > self.now) {
+        if owner.is_some_and(|owner| self.is_held_locally || owner.expires_at > self.now) {
             return None;
         }
         Some(Because::WorkerGone {
@@ -536,7 +541,7 @@ impl Scene {
             place: owner.map(|owner| format!("process {} on {}", owner.pid, owner.host)),
             expired_at: owner.map(|owner| owner.expires_at),
             others: self
-                .live()
+                .joined_workers()
                 .filter(|worker| worker.session != session)
                 .map(|worker| self.joined(worker))
                 .collect(),
@@ -546,7 +551,7 @@ impl Scene {
     fn held(&self, owner: &WorkerView, operations: &[OperationView]) -> Because {
         let steps = operations.iter().filter(|step| step.is_open() && step.kind == OperationKind::Step);
         let attempts = steps.filter_map(|step| {
-            // That a pause was over leaves no event: the attempt after it is under way.
+            // The end of a pause is not recorded: once it is due, the next attempt is in progress.
             let (attempt, since) = match step.retry_at {
                 None => (step.attempts, step.started_at),
                 Some(due) if due <= self.now => (step.attempts + 1, due),
@@ -561,20 +566,20 @@ impl Scene {
         }
     }
 
-    /// When a worker without its code ends the run: it has been joined for a while by then.
+    /// When a worker without the code ends the run: a grace period after the deadline and after the worker joined.
     fn overdue_at(&self, deadline: Timestamp) -> Timestamp {
-        let joined = self.live().map(|worker| worker.joined_at).min().unwrap_or(self.now);
+        let joined = self.joined_workers().map(|worker| worker.joined_at).min().unwrap_or(self.now);
         deadline.max(joined).plus(DEADLINE_GRACE)
     }
 
-    /// Why a run that nobody holds is not claimed; `None` when it waits for something to happen.
-    fn unheld(&self) -> Option<Because> {
+    /// Why a run that no worker holds is not claimed; `None` when it waits for something.
+    fn unclaimed_cause(&self) -> Option<Because> {
         let Self { view, now, .. } = self;
         if let Some(deadline) = view.deadline.filter(|deadline| deadline <= now) {
             return Some(Because::PastDeadline {
                 deadline,
                 overdue_at: self.overdue_at(deadline),
-                workers: self.live().count(),
+                workers: self.joined_workers().count(),
                 with_code: self.with_code().count(),
             });
         }
@@ -589,17 +594,17 @@ impl Scene {
             _ => return None,
         };
         let (workflow, version, queue) = (view.workflow.to_string(), view.version, view.queue.to_string());
-        let able: Vec<_> = self.able().map(|worker| self.joined(worker)).collect();
+        let eligible: Vec<_> = self.eligible().map(|worker| self.joined(worker)).collect();
         let workers: Vec<_> = self.with_code().map(|worker| self.joined(worker)).collect();
-        Some(if !able.is_empty() {
-            Because::Ready { since, crashes: view.crashes, workers: able, probes: Vec::new() }
+        Some(if !eligible.is_empty() {
+            Because::Ready { since, crashes: view.crashes, workers: eligible, probes: Vec::new() }
         } else if !workers.is_empty() {
             Because::BuildsFailed { failed_builds: self.failed_builds(), workers }
         } else if self.serving().next().is_some() {
             let workers = self.serving().map(|worker| self.joined(worker)).collect();
             Because::NoCode { workflow, version, queue, workers }
-        } else if self.live().next().is_some() {
-            let workers = self.live().map(|worker| self.joined(worker)).collect();
+        } else if self.joined_workers().next().is_some() {
+            let workers = self.joined_workers().map(|worker| self.joined(worker)).collect();
             Because::NotServed { workflow, version, queue, workers }
         } else {
             Because::NoWorker { workflow, version, queue }

@@ -13,19 +13,20 @@ use crate::clock::pause;
 use crate::error::{Error, kind_of_payload};
 use crate::worker::outage::Call;
 
-/// When a waiter first looks whether the run is stuck, and how often then.
-const STUCK_LOOK_FIRST: Duration = Duration::from_secs(1);
-const STUCK_LOOK: Duration = Duration::from_secs(10);
+/// After this time a waiting caller first checks whether the run is stuck; then it checks every [`STUCK_CHECK`].
+const STUCK_CHECK_FIRST: Duration = Duration::from_secs(1);
+const STUCK_CHECK: Duration = Duration::from_secs(10);
 
-/// The longest pause of a waiter between two questions that the world does not answer.
+/// The longest pause between two calls to a world that does not respond.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// What a waiter sees of its run.
-enum Seen {
+/// The progress of a run, for a waiting caller.
+enum RunProgress {
     Ended(Outcome),
-    /// With the reason.
+    /// With the message.
     Stuck(String),
-    Goes(Status),
+    /// Neither ended nor stuck.
+    Continues(Status),
 }
 
 /// A handle to one run, with the type of its output.
@@ -128,7 +129,7 @@ impl<O: DeserializeOwned> RunHandle<O> {
         self.decode(self.outcome_until(Timestamp::NEVER).await?)
     }
 
-    /// Like [`output`](Self::output), but gives up after a time.
+    /// Like [`output`](Self::output), but with a timeout.
     ///
     /// # Errors
     ///
@@ -139,28 +140,28 @@ impl<O: DeserializeOwned> RunHandle<O> {
         self.decode(self.outcome_until(until).await?)
     }
 
-    /// How the run ended. That it has not by then, or is stuck, is an error.
+    /// Waits for the outcome of the run until `end`. It is an error if the run has not ended by then, or is stuck.
     async fn outcome_until(&self, end: Timestamp) -> Result<Outcome, Error> {
         let (clock, outage) = (self.client.world.clock(), &self.client.outage);
-        let (mut patience, mut wait) = (STUCK_LOOK_FIRST, PAUSE);
+        let (mut check_after, mut wait) = (STUCK_CHECK_FIRST, PAUSE);
         loop {
-            let until = if clock.is_virtual() { end } else { clock.now().plus(patience).min(end) };
-            let seen = self.look_until(until).await;
-            match &seen {
+            let until = if clock.is_virtual() { end } else { clock.now().plus(check_after).min(end) };
+            let progress = self.wait_until(until).await;
+            match &progress {
                 Err(error) if error.is_transient() => outage.failed(Call::Outcome, error),
                 _ => outage.answered(Call::Outcome),
             }
-            match seen {
-                Ok(Seen::Ended(outcome)) => return Ok(outcome),
-                Ok(Seen::Stuck(message)) => {
+            match progress {
+                Ok(RunProgress::Ended(outcome)) => return Ok(outcome),
+                Ok(RunProgress::Stuck(message)) => {
                     return Err(Error::stuck(format!("run {} is stuck: {message}", self.run)));
                 }
-                Ok(Seen::Goes(status)) if until == end => return Err(self.not_in_time(status)),
-                Ok(Seen::Goes(_)) => (patience, wait) = (STUCK_LOOK, PAUSE),
+                Ok(RunProgress::Continues(status)) if until == end => return Err(self.not_in_time(status)),
+                Ok(RunProgress::Continues(_)) => (check_after, wait) = (STUCK_CHECK, PAUSE),
                 Err(error) if error.is_transient() => {
                     let left = end.since(clock.now());
                     if left.is_zero() {
-                        return Err(self.not_heard_of(&error));
+                        return Err(self.no_answer_in_time(&error));
                     }
                     pause(wait.min(left)).await;
                     wait = (wait * 2).min(PAUSE_MAX);
@@ -170,34 +171,35 @@ impl<O: DeserializeOwned> RunHandle<O> {
         }
     }
 
-    /// Waits for the run's end until a moment, and looks whether it is stuck.
-    async fn look_until(&self, until: Timestamp) -> Result<Seen, WorldError> {
-        // A virtual clock does not move by itself, so the time to look is now.
+    /// Waits for the end of the run until `until`, then checks whether it is stuck.
+    async fn wait_until(&self, until: Timestamp) -> Result<RunProgress, WorldError> {
+        // A virtual clock does not advance by itself, so check before waiting.
         if self.client.world.clock().is_virtual()
-            && let stuck @ Seen::Stuck(_) = self.look().await?
+            && let stuck @ RunProgress::Stuck(_) = self.progress().await?
         {
             return Ok(stuck);
         }
         match self.client.world.ended(self.run, until).await? {
-            Some(ended) => Ok(Seen::Ended(ended.outcome)),
-            None => self.look().await,
+            Some(ended) => Ok(RunProgress::Ended(ended.outcome)),
+            None => self.progress().await,
         }
     }
 
-    async fn look(&self) -> Result<Seen, WorldError> {
+    /// Whether the run is stuck. A run that a worker of this process holds is not looked up.
+    async fn progress(&self) -> Result<RunProgress, WorldError> {
         if self.client.local.hold(self.run) {
-            return Ok(Seen::Goes(Status::Running));
+            return Ok(RunProgress::Continues(Status::Running));
         }
         let view = self.client.world.run(self.run).await?;
         let stuck = view.stuck.filter(|_| view.status == Status::Stuck);
-        Ok(stuck.map_or(Seen::Goes(view.status), |stuck| Seen::Stuck(stuck.message)))
+        Ok(stuck.map_or(RunProgress::Continues(view.status), |stuck| RunProgress::Stuck(stuck.message)))
     }
 
     fn not_in_time(&self, status: Status) -> Error {
         Error::timeout(format!("run {} did not finish in time; it is still {status}", self.run))
     }
 
-    fn not_heard_of(&self, error: &WorldError) -> Error {
+    fn no_answer_in_time(&self, error: &WorldError) -> Error {
         Error::timeout(format!(
             "the world did not answer in time whether run {} has ended ({error}); workers that reach the world continue \
              the run: ask again with this handle or `client.handle(id)`",
@@ -210,7 +212,7 @@ impl<O: DeserializeOwned> RunHandle<O> {
             Outcome::Completed(output) => {
                 let decoded = self.client.codec.decode(output).and_then(|plain| plain.decode());
                 decoded.map_err(|error| {
-                    let message = format!("the output of run {} cannot be read: {error}", self.run);
+                    let message = format!("the output of run {} {}", self.run, error.cannot_be_read());
                     Error::of_failure(Failure::new(kind_of_payload(&error), message))
                 })
             }

@@ -149,7 +149,7 @@ impl KeyedRun<'_> {
         self.handle().await?.output().await
     }
 
-    /// Like [`output`](Self::output), but gives up after a time.
+    /// Like [`output`](Self::output), but with a timeout.
     ///
     /// # Errors
     ///

@@ -8,8 +8,8 @@ use outlast_core::{ListOrder, Page, QueuedSteps, RunId, RunQuery, RunView, Statu
 use serde::de::DeserializeOwned;
 
 use super::{BoxedCall, Client, RunHandle};
+use crate::authoring::workflow::WorkflowHandle;
 use crate::error::Error;
-use crate::workflow::WorkflowHandle;
 
 impl Client {
     /// Lists runs, newest first. The methods of the returned builder narrow the list; await it to get a page.
@@ -96,12 +96,12 @@ impl Client {
 pub struct ListCall<'a> {
     client: &'a Client,
     query: RunQuery,
-    /// A run without which the list is an error.
+    /// A run that must exist; otherwise the list is an error.
     existing: Option<RunId>,
 }
 
 impl ListCall<'_> {
-    /// That there is no such run is an error, not an empty page.
+    /// Makes the list fail when there is no such run, instead of returning an empty page.
     pub(super) fn of_existing(mut self, run: RunId) -> Self {
         self.existing = Some(run);
         self

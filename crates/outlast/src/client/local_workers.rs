@@ -1,5 +1,5 @@
-//! Local workers: the workers of this process that are joined to a world. A start may hand its run to one of
-//! them without a claim, and whoever waits for a run can tell that it is being worked on without asking the world.
+//! Local workers: the workers of this process that are joined to a world. A start can pass its run to one of them
+//! without a claim, and a caller that waits for a run can see that it is being executed without a call to the world.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,22 +10,21 @@ use std::sync::{Arc, LazyLock, Weak};
 use outlast_core::{RunId, Start, Started, World, WorldError};
 use parking_lot::Mutex;
 
-/// The answer to a start that a local worker has taken.
+/// The result of a start that a local worker has taken.
 pub(crate) type TakenStart = Pin<Box<dyn Future<Output = Result<Started, WorldError>> + Send>>;
 
 /// A worker of this process that may take a run at its start.
 pub(crate) trait LocalWorker: Send + Sync {
-    /// Takes the run, so that its start and first turn become one commit; gives the start back when
-    /// the worker has no room, not the code, or does not serve the queue, or when the run has a priority:
-    /// then it waits to be claimed.
-    #[allow(clippy::result_large_err, reason = "the start is given back, not an error to carry around")]
+    /// Takes the run, so that its start and first turn are one commit. Returns the start when the worker has no free
+    /// capacity, does not have the code, or does not serve the queue, or when the run has a priority: it is then
+    /// claimed like any other.
+    #[allow(clippy::result_large_err, reason = "the start is returned to the caller; it is not an error")]
     fn take(&self, start: Start) -> Result<TakenStart, Start>;
 
     /// Whether the worker holds the run and has not begun to commit its end.
     fn holds(&self, run: RunId) -> bool;
 
-    /// Whether the start's input is one of its workflow, and why not; `None` when the worker does not
-    /// have the code.
+    /// Decodes and checks the input of a start; `None` when the worker does not have the code.
     fn check(&self, start: &Start) -> Option<Result<(), String>>;
 }
 
@@ -33,8 +32,8 @@ pub(crate) trait LocalWorker: Send + Sync {
 #[derive(Default)]
 pub(crate) struct LocalWorkers(Mutex<Vec<Weak<dyn LocalWorker>>>);
 
-/// The worlds of this process by the address of their allocation. The weak reference keeps the address from
-/// being used again as long as the entry is there.
+/// The worlds of this process by the address of their allocation. The weak reference ensures that the address is not
+/// reused while the entry exists.
 type Worlds = HashMap<usize, (Weak<dyn World>, Arc<LocalWorkers>)>;
 
 static WORLDS: LazyLock<Mutex<Worlds>> = LazyLock::new(Mutex::default);
@@ -53,7 +52,7 @@ impl LocalWorkers {
         workers
     }
 
-    /// Adds a worker; it leaves by being dropped.
+    /// Adds a worker. It is removed when it is dropped.
     pub(crate) fn add(&self, worker: Weak<dyn LocalWorker>) {
         let mut workers = self.0.lock();
         workers.retain(|worker| worker.strong_count() > 0);
@@ -70,13 +69,13 @@ impl LocalWorkers {
         self.all().iter().any(|worker| worker.holds(run))
     }
 
-    /// Asks the first worker that has the code; see [`LocalWorker::check`].
+    /// Checks the input with the first worker that has the code; see [`LocalWorker::check`].
     pub(crate) fn check(&self, start: &Start) -> Option<Result<(), String>> {
         self.all().iter().find_map(|worker| worker.check(start))
     }
 
-    /// Offers the run to each worker in turn; gives the start back when nobody takes it.
-    #[allow(clippy::result_large_err, reason = "the start is given back, not an error to carry around")]
+    /// Offers the run to each worker in turn; returns the start when none takes it.
+    #[allow(clippy::result_large_err, reason = "the start is returned to the caller; it is not an error")]
     pub(crate) fn take(&self, mut start: Start) -> Result<TakenStart, Start> {
         for worker in self.all() {
             match worker.take(start) {

@@ -8,9 +8,9 @@ use outlast_core::{Headers, MessageBody, MessageId, NewMessage, Payload, RunId};
 use serde::Serialize;
 
 use super::{BoxedCall, Client, check_headers, check_text};
+use crate::client::within::Within;
 use crate::error::Error;
 use crate::ids;
-use crate::within::Within;
 
 impl Client {
     /// Sends a payload to a hook of a run. Await the returned builder: when it returns, the payload is stored until the
@@ -107,7 +107,7 @@ impl SendCall<'_> {
     }
 }
 
-/// The id of the message with this key: the world takes a message of one id once.
+/// The id of the message with this key. The world accepts each id once.
 fn keyed_message(run: RunId, key: &str) -> MessageId {
     MessageId::from_bits(Payload::from_json_text(format!("{run} {key}")).digest())
 }

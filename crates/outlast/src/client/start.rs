@@ -14,11 +14,11 @@ use outlast_core::{
     Event, Headers, IntoDuration, Payload, RunId, Start, StartKey, Started, Tags, Timestamp, WorldError,
 };
 
-use super::{BoxedCall, Client, RunHandle, check_headers, check_text, first, persist};
+use super::{BoxedCall, Client, RunHandle, check_headers, check_text, retry_unavailable, single_answer};
+use crate::authoring::workflow::WorkflowHandle;
+use crate::client::within::Within;
 use crate::error::Error;
 use crate::ids;
-use crate::within::Within;
-use crate::workflow::WorkflowHandle;
 
 impl Client {
     /// Creates an id for a new run, to be passed to [`StartCall::id`]. Ids are ordered by time, as lists expect.
@@ -32,9 +32,9 @@ impl Client {
 #[derive(Debug)]
 pub struct StartCall<'a, O> {
     client: &'a Client,
-    form: Form,
+    template: StartTemplate,
     input: Result<Payload, Error>,
-    /// Whether nobody has looked if the input is one of the workflow.
+    /// Whether the input has not been decoded and checked yet.
     is_unchecked: bool,
     key: Option<String>,
     window: Option<Duration>,
@@ -42,29 +42,31 @@ pub struct StartCall<'a, O> {
     output: PhantomData<fn() -> O>,
 }
 
-/// What the starts of one call have in common.
+/// The options that all starts of one call share.
 #[derive(Clone, Debug)]
-pub(super) struct Form {
+pub(super) struct StartTemplate {
     workflow: Cow<'static, str>,
     version: u32,
     pub(super) queue: Arc<str>,
     pub(super) priority: u8,
     pub(super) headers: Headers,
     pub(super) tags: Tags,
-    begin: Option<Moment>,
-    deadline: Option<Moment>,
-    /// The first choice that made no sense.
+    begin: Option<StartTime>,
+    deadline: Option<StartTime>,
+    /// The first option that is not valid.
     problem: Option<InvalidDuration>,
 }
 
+/// A time, relative to the start or absolute.
 #[derive(Clone, Copy, Debug)]
-enum Moment {
+enum StartTime {
     In(Duration),
     At(Timestamp),
 }
 
-impl Moment {
-    fn from(self, now: Timestamp) -> Timestamp {
+impl StartTime {
+    /// The time, for a start that is made at `now`.
+    fn resolve(self, now: Timestamp) -> Timestamp {
         match self {
             Self::In(duration) => now.plus(duration),
             Self::At(moment) => moment,
@@ -73,10 +75,10 @@ impl Moment {
 }
 
 impl<'a, O> StartCall<'a, O> {
-    pub(super) fn new(client: &'a Client, form: Form, input: Result<Payload, Error>) -> Self {
+    pub(super) fn new(client: &'a Client, template: StartTemplate, input: Result<Payload, Error>) -> Self {
         Self {
             client,
-            form,
+            template,
             input,
             is_unchecked: false,
             key: None,
@@ -86,7 +88,7 @@ impl<'a, O> StartCall<'a, O> {
         }
     }
 
-    /// The same start of an input that nobody has looked at: a worker of this process may know better.
+    /// The same start, whose input a worker of this process checks if it has the code.
     pub(super) fn unchecked(self) -> Self {
         Self { is_unchecked: true, ..self }
     }
@@ -114,21 +116,21 @@ impl<'a, O> StartCall<'a, O> {
     /// # }
     /// ```
     pub fn key_window(mut self, window: impl IntoDuration) -> Self {
-        self.window = self.form.duration(window);
+        self.window = self.template.duration(window);
         self
     }
 
     /// Adds a header, such as a trace context or the caller's identity. The workflow, its steps and its children can
     /// read the headers of the start.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.form.headers.insert(name.into(), value.into());
+        self.template.headers.insert(name.into(), value.into());
         self
     }
 
     /// Adds a tag, by which [lists](crate::ListCall::tag) can find the run. The workflow can change it and set others
     /// with [`Context::tag`](crate::Context::tag).
     pub fn tag(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.form.tags.insert(name.into(), value.into());
+        self.template.tags.insert(name.into(), value.into());
         self
     }
 
@@ -147,26 +149,26 @@ impl<'a, O> StartCall<'a, O> {
     /// # }
     /// ```
     pub fn queue(mut self, queue: impl Into<Arc<str>>) -> Self {
-        self.form.queue = queue.into();
+        self.template.queue = queue.into();
         self
     }
 
     /// Sets the priority of the run, from 0 (the default) to 9. Each level is worth ten seconds of waiting.
     pub fn priority(mut self, priority: u8) -> Self {
-        self.form.priority = priority;
+        self.template.priority = priority;
         self
     }
 
     /// Delays the run by a duration. Until then it is `pending`: it can be cancelled and terminated, and it keeps the
     /// payloads that are sent to it.
     pub fn after(mut self, delay: impl IntoDuration) -> Self {
-        self.form.begin_after(delay);
+        self.template.set_delay(delay);
         self
     }
 
     /// Delays the run until a time of the world's clock. If that time has passed, the run begins at once.
     pub fn at(mut self, moment: Timestamp) -> Self {
-        self.form.begin_at(moment);
+        self.template.set_start(moment);
         self
     }
 
@@ -176,13 +178,13 @@ impl<'a, O> StartCall<'a, O> {
     /// A waiting run is woken for its deadline. If no worker is running then, the run is cancelled when one joins. If
     /// no worker has the run's code one minute later, any worker ends the run.
     pub fn deadline(mut self, time: impl IntoDuration) -> Self {
-        self.form.end_within(time);
+        self.template.set_time_limit(time);
         self
     }
 
     /// Like [`deadline`](Self::deadline), but at a given time of the world's clock. A time in the past is an error.
     pub fn deadline_at(mut self, moment: Timestamp) -> Self {
-        self.form.end_by(moment);
+        self.template.set_deadline(moment);
         self
     }
 
@@ -236,13 +238,13 @@ impl<'a, O> StartCall<'a, O> {
         Ok(RunHandle::new(client, started.run, started.is_new))
     }
 
-    /// The start, checked as far as that is possible here, and its plain input.
+    /// The start, validated, and its input before the codec.
     fn prepare(self) -> Result<(Start, Payload), Error> {
         if self.window.is_some() && self.key.is_none() {
             return Err(Error::invalid("a key window needs a key; add `.key(…)`"));
         }
         let (client, plain) = (self.client, self.input?);
-        let mut start = self.form.start(client, plain.clone(), self.key)?;
+        let mut start = self.template.start(client, plain.clone(), self.key)?;
         if let Some(key) = &mut start.key {
             key.window = self.window;
         }
@@ -256,7 +258,7 @@ impl<'a, O> StartCall<'a, O> {
     }
 }
 
-impl Form {
+impl StartTemplate {
     pub(super) fn new(workflow: Cow<'static, str>, version: u32) -> Self {
         let (queue, priority) = (default_queue(), 0);
         let (headers, tags) = (Headers::new(), Tags::new());
@@ -264,26 +266,26 @@ impl Form {
         Self { workflow, version, queue, priority, headers, tags, begin, deadline, problem }
     }
 
-    /// The same with what the workflow says of its line.
+    /// The template for a workflow, with its queue and priority.
     pub(super) fn of<H: WorkflowHandle<M>, M>(workflow: &H) -> Self {
         let queue = workflow.queue().map_or_else(default_queue, Into::into);
         Self { queue, priority: workflow.priority(), ..Self::new(workflow.name().into(), workflow.version()) }
     }
 
-    pub(super) fn begin_after(&mut self, delay: impl IntoDuration) {
-        self.begin = self.duration(delay).map(Moment::In);
+    pub(super) fn set_delay(&mut self, delay: impl IntoDuration) {
+        self.begin = self.duration(delay).map(StartTime::In);
     }
 
-    pub(super) fn begin_at(&mut self, moment: Timestamp) {
-        self.begin = Some(Moment::At(moment));
+    pub(super) fn set_start(&mut self, moment: Timestamp) {
+        self.begin = Some(StartTime::At(moment));
     }
 
-    pub(super) fn end_within(&mut self, time: impl IntoDuration) {
-        self.deadline = self.duration(time).map(Moment::In);
+    pub(super) fn set_time_limit(&mut self, time: impl IntoDuration) {
+        self.deadline = self.duration(time).map(StartTime::In);
     }
 
-    pub(super) fn end_by(&mut self, moment: Timestamp) {
-        self.deadline = Some(Moment::At(moment));
+    pub(super) fn set_deadline(&mut self, moment: Timestamp) {
+        self.deadline = Some(StartTime::At(moment));
     }
 
     fn duration(&mut self, duration: impl IntoDuration) -> Option<Duration> {
@@ -296,9 +298,9 @@ impl Form {
         }
     }
 
-    /// The deadline of a start that is made now.
+    /// The deadline of a start that is made at `now`.
     fn deadline(&self, now: Timestamp) -> Result<Option<Timestamp>, Error> {
-        match self.deadline.map(|deadline| deadline.from(now)) {
+        match self.deadline.map(|deadline| deadline.resolve(now)) {
             Some(deadline) if deadline <= now => Err(Error::invalid(format!(
                 "the deadline {deadline} is not after now, {now}; set a later one"
             ))),
@@ -306,7 +308,7 @@ impl Form {
         }
     }
 
-    /// The start of a run with this plain input.
+    /// The start of a run with this input, before the codec.
     pub(super) fn start(&self, client: &Client, plain: Payload, key: Option<String>) -> Result<Start, Error> {
         if let Some(problem) = &self.problem {
             return Err(problem.clone().into());
@@ -331,7 +333,7 @@ impl Form {
             headers: self.headers.clone(),
             tags: self.tags.clone(),
             parent: None,
-            not_before: self.begin.map(|begin| begin.from(now)).filter(|begin| *begin > now),
+            not_before: self.begin.map(|begin| begin.resolve(now)).filter(|begin| *begin > now),
             deadline: self.deadline(now)?,
             policy: None,
         };
@@ -341,28 +343,29 @@ impl Form {
 }
 
 impl Client {
-    /// Hands the run to a worker of this process, or leaves it for any worker to claim.
+    /// Passes the run to a worker of this process, or leaves it for any worker to claim.
     async fn start_run(&self, start: Start) -> Result<Started, WorldError> {
         if start.not_before.is_none()
             && let Ok(answer) = self.local.take(start.clone())
         {
             match answer.await {
-                // The worker stopped meanwhile; whether it committed is unknown, so repeat by id.
+                // The worker stopped. Whether it committed the start is unknown, so repeat the start with the same id.
                 Err(WorldError::Unavailable(_) | WorldError::Fenced(_)) => {}
                 answered => return answered,
             }
         }
-        first(persist(|| self.world.start(vec![start.clone()])).await?)
+        single_answer(retry_unavailable(|| self.world.start(vec![start.clone()])).await?)
     }
 
-    /// Starts a run whose id the caller has chosen. It may be there already, even held by a worker of this
-    /// process, so it is not handed to one.
+    /// Starts a run whose id the caller has chosen. The run may exist already, and a worker of this process may hold
+    /// it, so it is not passed to one.
     async fn start_chosen(&self, start: Start, plain: &Payload) -> Result<Started, Error> {
-        let started = first(persist(|| self.world.start(vec![start.clone()])).await?)?;
+        let started = single_answer(retry_unavailable(|| self.world.start(vec![start.clone()])).await?)?;
         if started.run != start.run || !started.is_new {
             return Ok(started);
         }
-        // The world answers a repeated id as it did first; the first turn tells whose it is.
+        // The world returns the same result for a repeated id. The id of the first turn shows which start created the
+        // run.
         let history = self.world.history(start.run, 0, 1).await?;
         let Some(first) = history.first().filter(|first| first.id != start.turn) else { return Ok(started) };
         match first.events.first() {

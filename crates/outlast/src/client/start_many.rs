@@ -10,11 +10,11 @@ use outlast_core::world::Answers;
 use outlast_core::{IntoDuration, Payload, Start, Started, Timestamp};
 use serde::Serialize;
 
-use super::start::Form;
-use super::{Boxed, Client, RunHandle, miscounted, persist};
+use super::start::StartTemplate;
+use super::{BoxedFuture, Client, RunHandle, retry_unavailable, wrong_answer_count};
+use crate::authoring::input::Input;
+use crate::authoring::workflow::WorkflowHandle;
 use crate::error::Error;
-use crate::input::Input;
-use crate::workflow::WorkflowHandle;
 
 impl Client {
     /// Starts one run per input, with few calls to the world. Await the returned builder.
@@ -55,26 +55,30 @@ impl Client {
         H: WorkflowHandle<M>,
         B: Input<H::Input>,
     {
-        let judged = |input: B| {
-            let judgement = input.with(|input| workflow.check(input));
-            (input, judgement)
+        let check_input = |input: B| {
+            let checked = input.with(|input| workflow.check(input));
+            (input, checked)
         };
         StartManyCall {
             client: self,
-            form: Form::of(&workflow),
-            inputs: inputs.into_iter().map(judged).collect(),
+            template: StartTemplate::of(&workflow),
+            inputs: inputs.into_iter().map(check_input).collect(),
             keys: Vec::new(),
             types: PhantomData,
         }
     }
 
-    /// Starts a batch; one answer per start, or why there is none.
+    /// Starts a batch; returns one result per start.
     async fn start_batch(&self, starts: Vec<Start>) -> Answers<Started> {
         if starts.is_empty() {
             return Ok(Vec::new());
         }
-        let answers = persist(|| self.world.start(starts.clone())).await?;
-        if answers.len() == starts.len() { Ok(answers) } else { Err(miscounted(answers.len(), starts.len())) }
+        let answers = retry_unavailable(|| self.world.start(starts.clone())).await?;
+        if answers.len() == starts.len() {
+            Ok(answers)
+        } else {
+            Err(wrong_answer_count(answers.len(), starts.len()))
+        }
     }
 }
 
@@ -82,10 +86,10 @@ impl Client {
 #[must_use = "nothing starts until the call is awaited"]
 pub struct StartManyCall<'a, I, B, O> {
     client: &'a Client,
-    form: Form,
-    /// With what the workflow's own check says of each.
+    template: StartTemplate,
+    /// The inputs, each with the result of the workflow's check.
     inputs: Vec<(B, Result<(), Error>)>,
-    /// One per input, or none at all.
+    /// One key per input, or none at all.
     keys: Vec<String>,
     types: PhantomData<fn(I) -> O>,
 }
@@ -100,49 +104,49 @@ impl<I, B: Input<I>, O> StartManyCall<'_, I, B, O> {
 
     /// Adds a tag to every run; see [`StartCall::tag`](crate::StartCall::tag).
     pub fn tag(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.form.tags.insert(name.into(), value.into());
+        self.template.tags.insert(name.into(), value.into());
         self
     }
 
     /// Sets the queue of every run; see [`StartCall::queue`](crate::StartCall::queue).
     pub fn queue(mut self, queue: impl Into<Arc<str>>) -> Self {
-        self.form.queue = queue.into();
+        self.template.queue = queue.into();
         self
     }
 
     /// Sets the priority of every run; see [`StartCall::priority`](crate::StartCall::priority).
     pub fn priority(mut self, priority: u8) -> Self {
-        self.form.priority = priority;
+        self.template.priority = priority;
         self
     }
 
     /// Delays every run by a duration; see [`StartCall::after`](crate::StartCall::after).
     pub fn after(mut self, delay: impl IntoDuration) -> Self {
-        self.form.begin_after(delay);
+        self.template.set_delay(delay);
         self
     }
 
     /// Delays every run until a given time; see [`StartCall::at`](crate::StartCall::at).
     pub fn at(mut self, moment: Timestamp) -> Self {
-        self.form.begin_at(moment);
+        self.template.set_start(moment);
         self
     }
 
     /// Sets a deadline for every run, counted from now; see [`StartCall::deadline`](crate::StartCall::deadline).
     pub fn deadline(mut self, time: impl IntoDuration) -> Self {
-        self.form.end_within(time);
+        self.template.set_time_limit(time);
         self
     }
 
     /// Sets a deadline for every run, at a given time; see [`StartCall::deadline_at`](crate::StartCall::deadline_at).
     pub fn deadline_at(mut self, moment: Timestamp) -> Self {
-        self.form.end_by(moment);
+        self.template.set_deadline(moment);
         self
     }
 
     /// Adds a header to every run; see [`StartCall::header`](crate::StartCall::header).
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.form.headers.insert(name.into(), value.into());
+        self.template.headers.insert(name.into(), value.into());
         self
     }
 }
@@ -156,23 +160,23 @@ impl<I: Serialize, B: Input<I>, O> StartManyCall<'_, I, B, O> {
         while runs.len() < count {
             let batch = inputs.by_ref().take(BATCH_STARTS_MAX);
             let made: Vec<_> = batch
-                .map(|(input, judgement)| {
+                .map(|(input, checked)| {
                     let key = keys.next();
-                    judgement.and_then(|()| input.with(|input| self.start(input, key)))
+                    checked.and_then(|()| input.with(|input| self.start(input, key)))
                 })
                 .collect();
             let starts = made.iter().filter_map(|start| start.as_ref().ok()).cloned().collect();
             let mut answers = match self.client.start_batch(starts).await {
                 Ok(answers) => answers.into_iter(),
                 Err(error) => {
-                    // The others would wait in vain for a world that does not answer.
+                    // Do not send the other batches to a world that does not respond.
                     runs.resize_with(count, || Err(Error::of_world(&error)));
                     return runs;
                 }
             };
             runs.extend(made.into_iter().map(|made| {
                 let start = made?;
-                let started = answers.next().unwrap_or_else(|| Err(miscounted(0, 1)));
+                let started = answers.next().unwrap_or_else(|| Err(wrong_answer_count(0, 1)));
                 let Started { run, is_new } = started?;
                 debug_assert!(!is_new || run == start.run, "a new run has the id that was made for it");
                 Ok(RunHandle::new(self.client, run, is_new))
@@ -182,7 +186,7 @@ impl<I: Serialize, B: Input<I>, O> StartManyCall<'_, I, B, O> {
     }
 
     fn start(&self, input: &I, key: Option<String>) -> Result<Start, Error> {
-        self.form.start(self.client, Payload::json(input)?, key)
+        self.template.start(self.client, Payload::json(input)?, key)
     }
 }
 
@@ -193,7 +197,7 @@ where
     O: 'static,
 {
     type Output = Vec<Result<RunHandle<O>, Error>>;
-    type IntoFuture = Boxed<'a, Self::Output>;
+    type IntoFuture = BoxedFuture<'a, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.call())
@@ -202,6 +206,6 @@ where
 
 impl<I, B, O> fmt::Debug for StartManyCall<'_, I, B, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "StartManyCall({} of {:?})", self.inputs.len(), self.form)
+        write!(f, "StartManyCall({} of {:?})", self.inputs.len(), self.template)
     }
 }

@@ -1,7 +1,7 @@
-//! Cancel from rules 2 on: what it ends, what is refused afterwards, and what is shielded from it.
+//! Cancel from rules 2 on: which operations it ends, which are refused afterwards, and which are shielded.
 //!
-//! What a cancel ends is found out once, when it is delivered, and recorded in its event: which steps are being
-//! attempted at that moment is nothing that a replay could know. A replay follows the record.
+//! The operations that a cancel ends are determined once, when it is delivered, and recorded in its event. They depend
+//! on which steps are being attempted at that time, which a replay cannot know. A replay applies the record.
 
 use std::collections::BTreeSet;
 use std::task::Poll;
@@ -9,44 +9,44 @@ use std::task::Poll;
 use outlast_core::limits::REFUSALS_MAX;
 use outlast_core::{Event, Failure, OpNumber, ParentEnd, Payload, Stuck, StuckReason, Timestamp};
 
-use super::cell::{Cell, Op, OpKind, Phase};
 use super::machine::Machine;
+use super::operation_table::{Op, OpKind, OperationTable, Phase};
 
-/// The number of an operation that was refused. No operation gets it.
+/// The number of a refused operation. No operation in the table has it.
 pub(super) const REFUSED: OpNumber = OpNumber(u64::MAX);
 
-/// What a run is refused since it was cancelled.
+/// The refused operations since a run was cancelled.
 pub(super) struct Refusals {
-    /// Why the run was cancelled: every refused operation fails with it.
+    /// Why the run was cancelled; every refused operation fails with this reason.
     reason: Box<str>,
-    /// How many have failed.
+    /// The number of refused operations that the workflow has polled.
     pub(super) count: u64,
-    /// Whether there was one too many.
+    /// Whether the workflow exceeded the limit.
     is_past_limit: bool,
 }
 
-impl Cell {
-    /// The operations that a cancel ends which is delivered now, and those of them that are steps which a lost
-    /// worker may have attempted. A step that is being attempted goes on; so does a queued one, since its own run
-    /// is told and answers.
+impl OperationTable {
+    /// The operations that a cancel ends if it is delivered now, and those steps among them that a lost worker may have
+    /// attempted. A step that is being attempted continues. So does a queued step: its run receives a cancel of its own
+    /// and reports its outcome.
     pub(super) fn ended_by_cancel(&self) -> (Vec<OpNumber>, Vec<OpNumber>) {
         let ends = self.ops.iter().filter(|(_, slot)| {
-            let goes_on =
+            let continues =
                 matches!(&slot.kind, OpKind::Step(step) if step.attempting || step.queued.is_some());
-            matches!(slot.phase, Phase::Open) && !slot.is_shielded && !goes_on
+            matches!(slot.phase, Phase::Open) && !slot.is_shielded && !continues
         });
         let ends: Vec<_> = ends.map(|(op, _)| op).collect();
-        let is_unsure = |op: &OpNumber| self.is_step(*op) && self.doubtful.contains(op);
-        let maybe_attempted = ends.iter().copied().filter(is_unsure).collect();
+        let is_maybe_attempted = |op: &OpNumber| self.is_step(*op) && self.maybe_attempted.contains(op);
+        let maybe_attempted = ends.iter().copied().filter(is_maybe_attempted).collect();
         (ends, maybe_attempted)
     }
 
-    /// From now on operations are refused, unless they are shielded.
+    /// Refuses operations from now on, unless they are shielded.
     pub(super) fn begin_refusing(&mut self, reason: &str) {
         self.refusals = Some(Box::new(Refusals { reason: reason.into(), count: 0, is_past_limit: false }));
     }
 
-    /// The outcome of a refused operation; none when there were too many of them.
+    /// The outcome of a refused operation. It stays pending when the limit is exceeded, so that the turn ends.
     pub(super) fn poll_refused(&mut self) -> Poll<Result<Payload, Failure>> {
         let Some(refusals) = &mut self.refusals else { return Poll::Pending };
         if refusals.count >= REFUSALS_MAX {
@@ -57,45 +57,45 @@ impl Cell {
         Poll::Ready(Err(Failure::cancelled(&refusals.reason)))
     }
 
-    /// Whether the workflow goes on asking, however often it is refused.
+    /// Whether the workflow has requested more operations after a cancel than the limit allows.
     pub(super) fn ignores_cancel(&self) -> bool {
         self.refusals.as_ref().is_some_and(|refusals| refusals.is_past_limit)
     }
 
-    /// Whether neither a cancel nor a deadline touches an operation.
+    /// Whether an operation is protected from a cancel and the deadline.
     pub(super) fn is_shielded(&self, op: OpNumber) -> bool {
         self.ops.get(op).is_some_and(|slot| slot.is_shielded)
     }
 
-    /// Whether no further attempt at a step may begin, since the run was cancelled.
+    /// Whether no further attempt at a step may begin because the run was cancelled.
     pub(super) fn is_last_attempt(&self, op: OpNumber) -> bool {
         self.refusals.is_some() && !self.is_shielded(op)
     }
 }
 
 impl Machine {
-    /// Ends the operations that the record of a cancel names, one per poll, and passes the word on to the
-    /// children and queued steps that are not shielded.
+    /// Ends the operations that the event of a cancel names, one per poll, and cancels the children and queued steps
+    /// that are not shielded.
     pub(super) fn cancel_as_recorded(
         &mut self,
         reason: &str,
         ends: &[OpNumber],
         maybe_attempted: &[OpNumber],
-        asked: &mut Vec<Event>,
+        requested: &mut Vec<Event>,
     ) -> Result<(), Stuck> {
-        let word = format!("its parent {} was cancelled: {reason}", self.state.run());
-        let mut cell = self.state.cell.lock();
-        if cell.cancelled_at.is_some() {
+        let child_reason = format!("its parent {} was cancelled: {reason}", self.state.run());
+        let mut table = self.state.table.lock();
+        if table.cancelled_at.is_some() {
             return Ok(());
         }
-        cell.cancelled_at = Some(cell.next_op);
-        cell.begin_refusing(reason);
-        cell.cancel_unshielded_children(&word, &[ParentEnd::Cancel, ParentEnd::Wait]);
-        cell.cancel_queued(reason);
-        drop(cell);
+        table.cancelled_at = Some(table.next_op);
+        table.begin_refusing(reason);
+        table.cancel_unshielded_children(&child_reason, &[ParentEnd::Cancel, ParentEnd::Wait]);
+        table.cancel_queued(reason);
+        drop(table);
         let maybe_attempted: BTreeSet<_> = maybe_attempted.iter().copied().collect();
-        let failure = |cell: &Cell, op| {
-            let Some(OpKind::Step(step)) = cell.ops.get(op).map(|slot| &slot.kind) else {
+        let failure = |table: &OperationTable, op| {
+            let Some(OpKind::Step(step)) = table.ops.get(op).map(|slot| &slot.kind) else {
                 return Some(Err(Failure::cancelled(reason)));
             };
             let failure = if maybe_attempted.contains(&op) {
@@ -105,14 +105,14 @@ impl Machine {
             };
             Some(Err(failure.of_step(&*step.new.name, step.failed)))
         };
-        self.end_each(ends, failure, asked)
+        self.end_each(ends, failure, requested)
     }
 
-    /// Why a run is stuck that asks for more and more after a cancel.
+    /// Why a run is stuck that requests too many operations after a cancel.
     pub(super) fn ignores_cancel(&self) -> Stuck {
         let message = format!(
-            "run {} was cancelled, and its workflow asked for {REFUSALS_MAX} operations since, all of which \
-             failed as cancelled; return the error instead of going on, and clean up with `ctx.shielded()`",
+            "run {} was cancelled, and its workflow requested {REFUSALS_MAX} operations since, all of which \
+             failed as cancelled; return the error instead of continuing, and clean up with `ctx.shielded()`",
             self.state.run()
         );
         Stuck { reason: StuckReason::IgnoresCancel, message, build: String::new() }
@@ -120,33 +120,33 @@ impl Machine {
 
     /// The rules of the run.
     pub(crate) fn rules(&self) -> u32 {
-        self.state.cell.lock().rules
+        self.state.table.lock().rules
     }
 
-    /// The operations that neither a cancel nor a deadline touches.
+    /// The shielded operations.
     pub(crate) fn shielded(&self) -> BTreeSet<OpNumber> {
-        let cell = self.state.cell.lock();
-        cell.ops.iter().filter(|(_, slot)| slot.is_shielded).map(|(op, _)| op).collect()
+        let table = self.state.table.lock();
+        table.ops.iter().filter(|(_, slot)| slot.is_shielded).map(|(op, _)| op).collect()
     }
 
-    /// Steps that a worker which is gone may have attempted: those that may be attempted at a moment.
+    /// The steps that a lost worker may have attempted by `now`.
     pub(crate) fn maybe_attempted(&self, now: Timestamp) -> BTreeSet<OpNumber> {
-        let cell = self.state.cell.lock();
+        let table = self.state.table.lock();
         let may_begin = |(_, slot): &(OpNumber, &Op)| {
             matches!((&slot.phase, &slot.kind), (Phase::Open, OpKind::Step(step))
                 if step.queued.is_none() && step.retry_at.is_none_or(|at| at <= now))
         };
-        let begun = cell.ops.iter().filter(may_begin).map(|(op, _)| op);
+        let begun = table.ops.iter().filter(may_begin).map(|(op, _)| op);
         begun.filter(|op| !self.is_unrecorded(*op)).collect()
     }
 
-    /// Steps that were being attempted when the run was cancelled, by a worker that is gone, and how they end: no
-    /// attempt begins after a cancel.
+    /// The steps that a lost worker was attempting when the run was cancelled, each with its failure. They are not
+    /// attempted again, because no attempt begins after a cancel.
     pub(crate) fn lost_by_cancel(&self) -> Vec<(OpNumber, Failure)> {
-        let cell = self.state.cell.lock();
-        let Some(refusals) = &cell.refusals else { return Vec::new() };
-        // Also one whose last pause a replay takes for not over: that it was leaves no event.
-        let lost = cell.ops.iter().filter_map(|(op, slot)| match (&slot.phase, &slot.kind) {
+        let table = self.state.table.lock();
+        let Some(refusals) = &table.refusals else { return Vec::new() };
+        // Includes steps that are paused according to the replay, because the end of a pause is not recorded.
+        let lost = table.ops.iter().filter_map(|(op, slot)| match (&slot.phase, &slot.kind) {
             (Phase::Open, OpKind::Step(step))
                 if !slot.is_shielded && !step.attempting && step.queued.is_none() =>
             {
@@ -158,12 +158,12 @@ impl Machine {
         lost.collect()
     }
 
-    /// Says which steps a worker that is gone may have attempted, and nobody here has since.
+    /// Sets which steps a lost worker may have attempted and this worker has not attempted since.
     pub(crate) fn set_doubtful(&mut self, ops: &BTreeSet<OpNumber>) {
-        self.state.cell.lock().doubtful.clone_from(ops);
+        self.state.table.lock().maybe_attempted.clone_from(ops);
     }
 
-    /// Steps whose outcomes are about to be delivered: a cancel before them does not end them.
+    /// Marks the steps whose outcomes are delivered next, so that a cancel before them does not end them.
     pub(crate) fn expect_outcomes(&mut self, ops: &BTreeSet<OpNumber>) {
         if self.rules() >= 2 {
             self.set_attempting(ops);

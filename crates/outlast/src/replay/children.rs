@@ -1,4 +1,4 @@
-//! The children of one run, and what else it asks of others.
+//! The children of one run, and the outbox of its turns.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,29 +10,29 @@ use outlast_core::{
     Payload, Policy, RunId, Start, StartKey, Tags, Timestamp, TurnId, Wait,
 };
 
-use super::cell::{Cell, Op, OpKind, Phase};
 use super::delivery::run_payload;
+use super::operation_table::{Op, OpKind, OperationTable, Phase};
 
-/// A child that was asked for.
+/// A child that the workflow has created.
 pub(super) struct ChildOp {
     pub(super) workflow: Arc<str>,
     pub(super) version: u32,
     pub(super) queue: Arc<str>,
     pub(super) priority: u8,
     pub(super) run: RunId,
-    /// `None` while the history is known to have it.
+    /// The encoded input; `None` while the history is known to contain it.
     pub(super) input: Option<Result<Payload, Failure>>,
-    /// The digest of the plain input.
+    /// The digest of the input before the codec.
     pub(super) digest: u128,
     pub(super) key: Option<String>,
     pub(super) timeout: Option<Duration>,
     pub(super) timeout_at: Option<Timestamp>,
     pub(super) on_parent_end: ParentEnd,
-    /// Whether nobody awaits its end.
+    /// Whether the run does not await its end.
     pub(super) is_detached: bool,
 }
 
-/// A child that was started, awaited or not, and has not ended.
+/// A child that was started and has not ended; its outcome may be awaited or not.
 #[derive(Clone)]
 pub(super) struct OpenChild {
     pub(super) run: RunId,
@@ -40,7 +40,7 @@ pub(super) struct OpenChild {
     pub(super) on_parent_end: ParentEnd,
     /// Whether it is a queued step.
     pub(super) is_step: bool,
-    /// Whether a cancel of the run is not passed on to it.
+    /// Whether it is protected from a cancel of the run.
     pub(super) is_shielded: bool,
 }
 
@@ -50,7 +50,7 @@ impl fmt::Debug for OpenChild {
         let mut fields = f.debug_struct("OpenChild");
         fields.field("run", run).field("workflow", workflow);
         fields.field("on_parent_end", on_parent_end).field("is_step", is_step);
-        // Summaries of runs with rules 1, which have no shields, stay as they were.
+        // Omitted for runs with rules 1, which have no shields, so that their summaries do not change.
         if *is_shielded {
             fields.field("is_shielded", is_shielded);
         }
@@ -59,29 +59,30 @@ impl fmt::Debug for OpenChild {
 }
 
 /// A child to start with the next commit.
-pub(super) struct WishedChild {
+pub(super) struct PendingChild {
     pub(super) started: ChildStarted,
     pub(super) key: Option<StartKey>,
     pub(super) awaits: bool,
-    /// How the step is attempted, when it is a queued one and that is not as usual.
+    /// The policy of a queued step, unless it is the default.
     pub(super) policy: Option<Box<Policy>>,
 }
 
-/// What a turn asks of others.
+/// The outbox of the turn that is being computed.
 #[derive(Default)]
-pub(super) struct Wishes {
-    pub(super) children: Vec<WishedChild>,
+pub(super) struct PendingOutbox {
+    pub(super) children: Vec<PendingChild>,
     pub(super) messages: Vec<(RunId, MessageBody)>,
-    /// How many of the messages are older than the last delivery. A replay up to that delivery does not ask for
-    /// them again.
+    /// The number of messages that were added before the last delivery. A replay up to that delivery does not add them
+    /// again.
     pub(super) settled_messages: usize,
     pub(super) tags: Tags,
 }
 
-impl WishedChild {
-    /// The start of the child of a run.
+impl PendingChild {
+    /// The start of this child of `run`.
     pub(super) fn start(self, run: RunId, root: RunId, headers: &Headers) -> NewChild {
         let Self { started: child, key, awaits, policy } = self;
+        // A detached child with a key may be a run that exists already: the parent must learn its id.
         let wants_answer = !awaits && key.is_some();
         let start = Start {
             run: child.run,
@@ -112,7 +113,7 @@ impl ChildOp {
     }
 }
 
-impl Cell {
+impl OperationTable {
     /// Requests a child.
     pub(super) fn request_child(&mut self, op: OpNumber) -> Option<Event> {
         let now = self.now;
@@ -125,12 +126,12 @@ impl Cell {
         let input = match &child.input {
             Some(Ok(input)) => input.clone(),
             Some(Err(failure)) => {
-                self.refused.push((op, failure.clone()));
+                self.invalid_requests.push((op, failure.clone()));
                 Payload::null()
             }
             None => Payload::null(),
         };
-        let is_refused = matches!(child.input, Some(Err(_)));
+        let is_invalid = matches!(child.input, Some(Err(_)));
         let started = ChildStarted {
             op,
             run: child.run,
@@ -146,17 +147,17 @@ impl Cell {
         };
         let (is_detached, digest) = (child.is_detached, child.digest);
         let key = child.key.clone().map(|text| StartKey { text, digest, window: None });
-        let ends_at_once = is_detached && key.is_none() && !is_refused;
+        let ends_at_once = is_detached && key.is_none() && !is_invalid;
         if !is_detached {
             let (run, workflow) = (started.run, started.workflow.clone());
             let on_parent_end = started.on_parent_end;
             let open = OpenChild { run, workflow, on_parent_end, is_step: false, is_shielded };
             self.children.insert(op, open);
         }
-        if !is_refused && !self.is_known(op) {
+        if !is_invalid && !self.is_recorded(op) {
             let (started, awaits) = (started.clone(), !is_detached);
-            let wished = WishedChild { started, key, awaits, policy: None };
-            self.wishes().children.push(wished);
+            let pending = PendingChild { started, key, awaits, policy: None };
+            self.pending_outbox().children.push(pending);
         }
         if ends_at_once {
             self.end(op, Ok(run_payload(started.run)));
@@ -164,8 +165,8 @@ impl Cell {
         Some(Event::ChildStarted(Box::new(started)))
     }
 
-    /// Takes over what history has of a child: it is the truth, whatever the code says today.
-    pub(super) fn adopt_child(&mut self, recorded: &ChildStarted) {
+    /// Replaces the parameters of a child with the recorded ones, which are authoritative even if the code has changed.
+    pub(super) fn apply_recorded_child(&mut self, recorded: &ChildStarted) {
         let op = recorded.op;
         let Some(slot) = self.ops.get_mut(op) else { return };
         let OpKind::Child(child) = &mut slot.kind else { return };
@@ -186,59 +187,61 @@ impl Cell {
         }
     }
 
-    /// A delivery follows what was asked of others so far.
-    pub(super) fn settle_wishes(&mut self) {
-        if let Some(wishes) = &mut self.wishes {
-            wishes.settled_messages = wishes.messages.len();
+    /// Marks all messages of the outbox as older than the delivery that is applied next.
+    pub(super) fn settle_messages(&mut self) {
+        if let Some(pending_outbox) = &mut self.pending_outbox {
+            pending_outbox.settled_messages = pending_outbox.messages.len();
         }
     }
 
-    pub(super) fn wishes(&mut self) -> &mut Wishes {
-        self.wishes.get_or_insert_default()
+    /// The outbox of this turn; created when it is first used.
+    pub(super) fn pending_outbox(&mut self) -> &mut PendingOutbox {
+        self.pending_outbox.get_or_insert_default()
     }
 
-    /// A child has ended, or was not started: whoever awaits it learns how.
+    /// Ends a child, or the operation of a child that could not be started. Returns false when there is no such child.
     pub(super) fn end_child(&mut self, op: OpNumber, outcome: Result<Payload, Failure>) -> bool {
-        let is_known = self.children.remove(&op).is_some();
+        let is_recorded = self.children.remove(&op).is_some();
         let is_awaited = self.is_child(op) && self.end(op, outcome);
-        is_known || is_awaited
+        is_recorded || is_awaited
     }
 
-    /// Tells the children with one of these policies to stop.
+    /// Cancels the children with one of these policies.
     pub(super) fn cancel_children(&mut self, reason: &str, policies: &[ParentEnd]) {
         self.cancel_some_children(reason, |child| policies.contains(&child.on_parent_end));
     }
 
-    /// The same, for those that are not shielded.
+    /// Cancels the children with one of these policies that are not shielded.
     pub(super) fn cancel_unshielded_children(&mut self, reason: &str, policies: &[ParentEnd]) {
         self.cancel_some_children(reason, |child| {
             !child.is_shielded && policies.contains(&child.on_parent_end)
         });
     }
 
-    fn cancel_some_children(&mut self, reason: &str, is_told: impl Fn(&OpenChild) -> bool) {
-        if self.is_replaying() || self.inert {
+    fn cancel_some_children(&mut self, reason: &str, is_selected: impl Fn(&OpenChild) -> bool) {
+        if self.is_replaying() || self.is_closed {
             return;
         }
-        let told = self.children.values().filter(|child| !child.is_step && is_told(child));
-        let runs: Vec<_> = told.map(|child| child.run).collect();
+        let selected = self.children.values().filter(|child| !child.is_step && is_selected(child));
+        let runs: Vec<_> = selected.map(|child| child.run).collect();
         for run in runs {
             self.cancel_child(run, reason.into());
         }
     }
 
+    /// Sends a cancel to a child; a replay does not send it again.
     pub(super) fn cancel_child(&mut self, run: RunId, reason: String) {
         if !self.is_replaying() {
-            self.wishes().messages.push((run, MessageBody::Cancel { reason }));
+            self.pending_outbox().messages.push((run, MessageBody::Cancel { reason }));
         }
     }
 
-    /// Whether the run may not end before some of its children.
+    /// Whether the run must wait for children before it ends.
     pub(super) fn has_awaited_children(&self) -> bool {
         self.children.values().any(|child| child.on_parent_end == ParentEnd::Wait)
     }
 
-    /// The children that keep the run from ending, as waits.
+    /// The children that the run waits for before it ends.
     pub(super) fn awaited_children(&self) -> impl Iterator<Item = Wait> {
         let awaited = self.children.iter().filter(|(_, child)| child.on_parent_end == ParentEnd::Wait);
         awaited.map(|(op, OpenChild { run, workflow, .. })| {
@@ -247,7 +250,7 @@ impl Cell {
         })
     }
 
-    /// Whether an operation asked for a child that has not ended.
+    /// Whether an operation has a child that has not ended.
     pub(super) fn has_child(&self, op: OpNumber) -> bool {
         self.children.contains_key(&op)
     }
@@ -256,25 +259,25 @@ impl Cell {
         matches!(self.ops.get(op), Some(Op { kind: OpKind::Child(_), .. }))
     }
 
-    /// Sets tags of a run with rules 2: they have neither number nor event. A replay sets them again, and does
-    /// not compare them; its row has them already, unless other code wrote it (see
+    /// Sets tags of a run with rules 2, where tags have neither number nor event. A replay sets them again without
+    /// comparing them. The row has them already, unless the code of another build wrote it (see
     /// [`Machine::write_tags_again`](super::Machine::write_tags_again)).
     pub(super) fn set_tags_without_event(&mut self, tags: Tags) {
-        self.tagged += 1;
+        self.tags_set_count += 1;
         self.tags.extend(tags.clone());
-        self.wishes().tags.extend(tags);
+        self.pending_outbox().tags.extend(tags);
     }
 
-    /// Rules 1: sets tags: those of the run, and those that its row is to get.
+    /// Rules 1: sets tags of the run and of its row, with an event.
     pub(super) fn set_tags(&mut self, op: OpNumber, tags: Tags) {
         self.tags.extend(tags.clone());
-        if self.known.is_none() {
-            self.wishes().tags.extend(tags.clone());
+        if self.history.is_none() {
+            self.pending_outbox().tags.extend(tags.clone());
         }
         self.recorded(Event::TagsSet { op, tags });
     }
 
-    /// The timers that are open, and were at a moment: one, or all.
+    /// The timers that were open at `at` and still are; only one of them if `only` names it.
     pub(super) fn open_timers(&self, only: Option<OpNumber>, at: Timestamp) -> Vec<OpNumber> {
         let open = self.ops.iter().filter(|(op, slot)| {
             only.is_none_or(|only| only == *op)
@@ -287,7 +290,7 @@ impl Cell {
         matches!(self.ops.get(op), Some(Op { kind: OpKind::Timer { .. }, .. }))
     }
 
-    /// A timer is due, or the timeout of a hook or child.
+    /// Ends a timer that is due, or a hook or child whose timeout is due.
     pub(super) fn fire(&mut self, op: OpNumber) -> bool {
         let outcome = match self.ops.get(op).map(|slot| &slot.kind) {
             Some(OpKind::Step(_)) | None => return false,
@@ -306,5 +309,5 @@ impl Cell {
     }
 }
 
-/// The children of a run that it is not to outlive alone, by operation.
+/// The children of a run that have not ended, by operation.
 pub(super) type Children = BTreeMap<OpNumber, OpenChild>;

@@ -1,28 +1,28 @@
-//! Deliveries: what a run is told, one thing at a time, live and in replay.
+//! Deliveries: everything that a run learns, one at a time, in a live run and in a replay.
 
 use outlast_core::{
     Event, Failure, FailureKind, MessageId, OpNumber, Outcome, Payload, RunId, Stuck, Timestamp,
 };
 
-use super::cell::OpKind;
-use super::hooks::{Reception, SentPayload};
+use super::hooks::{ReceiveResult, SentPayload};
 use super::machine::Machine;
+use super::operation_table::OpKind;
 use super::state::wake_all;
 
-/// Something to tell a run, as the worker knows it.
+/// Something that a worker delivers to a run.
 #[derive(Debug)]
 pub(crate) enum Delivery {
     /// A payload for a hook.
     Hook(SentPayload),
-    /// Someone asked the run to stop, or its deadline did.
+    /// A cancel, by a message or by the deadline.
     Cancel { message: Option<MessageId>, reason: String, at: Timestamp },
-    /// The run ends now.
+    /// The run ends without its code.
     Terminate { reason: String },
-    /// Sleeps end early: one, or all that were open at a moment.
+    /// Timers end early: one, or all that were open at this time.
     Wake { message: MessageId, op: Option<OpNumber>, at: Timestamp },
-    /// A step is over.
+    /// A step has an outcome.
     StepEnded { op: OpNumber, outcome: Result<Payload, Failure> },
-    /// An attempt failed, and another one is due later.
+    /// An attempt failed, and the next one is due later.
     StepRetried {
         op: OpNumber,
         attempt: u32,
@@ -34,14 +34,14 @@ pub(crate) enum Delivery {
     Timer { op: OpNumber },
     /// A child has ended.
     ChildEnded { op: OpNumber, outcome: Outcome },
-    /// A child that nobody awaits is there.
+    /// A detached child with a key exists.
     ChildDetached { op: OpNumber, run: RunId },
-    /// The world refused what an operation asked for.
+    /// The world refused to start a child or queued step.
     Refused { op: OpNumber, failure: Failure },
 }
 
 impl Delivery {
-    /// The event that tells how an attempt ended; `None` when this is about something else.
+    /// The event with the outcome of an attempt; `None` for other deliveries.
     pub(crate) fn outcome(&self) -> Option<Event> {
         Some(match self {
             Self::StepEnded { op, outcome: Ok(output) } => {
@@ -63,7 +63,7 @@ impl Delivery {
 }
 
 impl Machine {
-    /// The event that a delivery becomes; `None` when the operation it is for is not open any more.
+    /// The event that records a delivery; `None` when its operation is no longer open.
     pub(super) fn event_of(&self, delivery: Delivery) -> Result<Option<Event>, Stuck> {
         match delivery {
             Delivery::Hook(sent) => self.received(sent).map(Some),
@@ -71,120 +71,120 @@ impl Machine {
         }
     }
 
-    /// The event of a delivery that is not a payload.
+    /// The event of a delivery other than a hook payload.
     fn event_of_other(&self, delivery: Delivery) -> Option<Event> {
-        let cell = self.state.cell.lock();
+        let table = self.state.table.lock();
         Some(match delivery {
-            // Told once: what follows changes nothing, and leaves no event.
-            Delivery::Cancel { .. } if cell.cancelled_at.is_some() => return None,
-            Delivery::Cancel { message, reason, .. } if cell.rules >= 2 => {
-                let (ends, maybe_attempted) = cell.ended_by_cancel();
+            // A second cancel changes nothing and is not recorded.
+            Delivery::Cancel { .. } if table.cancelled_at.is_some() => return None,
+            Delivery::Cancel { message, reason, .. } if table.rules >= 2 => {
+                let (ends, maybe_attempted) = table.ended_by_cancel();
                 Event::CancelRequested { message, reason, pauses: Vec::new(), ends, maybe_attempted }
             }
             Delivery::Cancel { message, reason, at } => {
                 let (ends, maybe_attempted) = (Vec::new(), Vec::new());
-                Event::CancelRequested { message, reason, pauses: cell.pauses(at), ends, maybe_attempted }
+                Event::CancelRequested { message, reason, pauses: table.pauses(at), ends, maybe_attempted }
             }
             Delivery::Terminate { reason } => Event::RunTerminated { failure: terminated(&reason) },
             Delivery::Wake { message, op, at } => {
-                let ops = cell.open_timers(op, at);
+                let ops = table.open_timers(op, at);
                 if ops.is_empty() {
                     return None;
                 }
                 Event::TimerWoken { message, ops }
             }
-            Delivery::StepEnded { op, outcome } if cell.is_open(op) => match outcome {
+            Delivery::StepEnded { op, outcome } if table.is_open(op) => match outcome {
                 Ok(output) => Event::StepCompleted { op, output },
                 Err(failure) => Event::StepFailed { op, failure },
             },
-            // It was to be attempted again when it failed, and the run was cancelled since.
-            Delivery::StepRetried { op, failure, .. } if cell.is_open(op) && cell.is_last_attempt(op) => {
+            // The run was cancelled after the attempt failed: there is no further attempt.
+            Delivery::StepRetried { op, failure, .. } if table.is_open(op) && table.is_last_attempt(op) => {
                 Event::StepFailed { op, failure }
             }
-            Delivery::StepRetried { op, attempt, failure, retry_at, details } if cell.is_open(op) => {
+            Delivery::StepRetried { op, attempt, failure, retry_at, details } if table.is_open(op) => {
                 Event::StepRetried { op, attempt, failure, retry_at, details }
             }
-            Delivery::Timer { op } if cell.is_open(op) => Event::TimerFired { op },
-            Delivery::ChildEnded { op, outcome } if cell.is_queued(op) => match outcome {
+            Delivery::Timer { op } if table.is_open(op) => Event::TimerFired { op },
+            Delivery::ChildEnded { op, outcome } if table.is_queued(op) => match outcome {
                 Outcome::Completed(output) => Event::StepCompleted { op, output },
-                Outcome::Failed(failure) | Outcome::Cancelled(failure) => cell.queued_failed(op, failure),
+                Outcome::Failed(failure) | Outcome::Cancelled(failure) => table.queued_failed(op, failure),
             },
-            Delivery::Refused { op, failure } if cell.is_queued(op) => cell.queued_failed(op, failure),
-            Delivery::ChildEnded { op, outcome } if cell.has_child(op) => match outcome {
+            Delivery::Refused { op, failure } if table.is_queued(op) => table.queued_failed(op, failure),
+            Delivery::ChildEnded { op, outcome } if table.has_child(op) => match outcome {
                 Outcome::Completed(output) => Event::ChildCompleted { op, output },
                 Outcome::Failed(failure) => Event::ChildFailed { op, failure },
                 Outcome::Cancelled(failure) => Event::ChildCancelled { op, failure },
             },
-            Delivery::ChildDetached { op, run } if cell.is_open(op) => Event::ChildDetached { op, run },
-            Delivery::Refused { op, failure } if cell.has_child(op) || cell.is_open(op) => {
+            Delivery::ChildDetached { op, run } if table.is_open(op) => Event::ChildDetached { op, run },
+            Delivery::Refused { op, failure } if table.has_child(op) || table.is_open(op) => {
                 Event::ChildFailed { op, failure }
             }
             _ => return None,
         })
     }
 
-    /// Applies one delivery and polls. The only place where a run learns anything, live or in replay.
-    pub(super) fn apply(&mut self, event: &Event, asked: &mut Vec<Event>) -> Result<(), Stuck> {
-        let mut cell = self.state.cell.lock();
-        cell.settle_wishes();
-        let known = match event {
-            Event::StepCompleted { op, output } => cell.is_step(*op) && cell.end(*op, Ok(output.clone())),
-            Event::StepFailed { op, failure } => cell.is_step(*op) && cell.end(*op, Err(failure.clone())),
-            Event::TimerFired { op } => cell.fire(*op),
+    /// Applies one delivery and polls. A run learns of everything through this method, live and in a replay.
+    pub(super) fn apply(&mut self, event: &Event, requested: &mut Vec<Event>) -> Result<(), Stuck> {
+        let mut table = self.state.table.lock();
+        table.settle_messages();
+        let is_applied = match event {
+            Event::StepCompleted { op, output } => table.is_step(*op) && table.end(*op, Ok(output.clone())),
+            Event::StepFailed { op, failure } => table.is_step(*op) && table.end(*op, Err(failure.clone())),
+            Event::TimerFired { op } => table.fire(*op),
             Event::StepRetried { op, attempt, retry_at, details, .. } => {
-                let known = cell.pause(*op, *attempt, *retry_at, details.as_ref());
-                drop(cell);
-                return if known { Ok(()) } else { Err(self.diverged(Some(event), None)) };
+                let is_applied = table.pause(*op, *attempt, *retry_at, details.as_ref());
+                drop(table);
+                return if is_applied { Ok(()) } else { Err(self.diverged(Some(event), None)) };
             }
-            // The workflow has returned: nobody will take it.
+            // The workflow has returned, so no hook takes the payload.
             Event::HookReceived { .. } if self.result.is_some() => true,
             Event::HookReceived { name, message, payload, headers, at, judgement } => {
                 let arrival = (*message, headers.clone(), *at);
-                match cell.receive(name, arrival, payload.clone(), judgement) {
-                    Reception::Done => true,
-                    Reception::Unknown => false,
-                    Reception::Rejected => return Ok(()),
-                    Reception::Overflow => {
-                        drop(cell);
-                        self.overflow(name, asked);
+                match table.receive(name, arrival, payload.clone(), judgement) {
+                    ReceiveResult::Done => true,
+                    ReceiveResult::Unknown => false,
+                    ReceiveResult::Rejected => return Ok(()),
+                    ReceiveResult::Overflow => {
+                        drop(table);
+                        self.overflow(name, requested);
                         return Ok(());
                     }
                 }
             }
-            Event::HookTaken { op, message } => cell.take_kept(*op, *message),
+            Event::HookTaken { op, message } => table.take_kept(*op, *message),
             Event::HookRejected { name, message, .. } => {
-                let known = cell.reject_kept(name, *message);
-                drop(cell);
-                return if known { Ok(()) } else { Err(self.diverged(Some(event), None)) };
+                let is_applied = table.reject_kept(name, *message);
+                drop(table);
+                return if is_applied { Ok(()) } else { Err(self.diverged(Some(event), None)) };
             }
-            Event::ChildCompleted { op, output } => cell.end_child(*op, Ok(output.clone())),
+            Event::ChildCompleted { op, output } => table.end_child(*op, Ok(output.clone())),
             Event::ChildFailed { op, failure } | Event::ChildCancelled { op, failure } => {
-                cell.end_child(*op, Err(failure.clone()))
+                table.end_child(*op, Err(failure.clone()))
             }
-            Event::ChildDetached { op, run } => cell.is_child(*op) && cell.end(*op, Ok(run_payload(*run))),
+            Event::ChildDetached { op, run } => table.is_child(*op) && table.end(*op, Ok(run_payload(*run))),
             _ => {
-                drop(cell);
-                return self.apply_to_all(event, asked);
+                drop(table);
+                return self.apply_to_all(event, requested);
             }
         };
-        if !known {
-            drop(cell);
+        if !is_applied {
+            drop(table);
             return Err(self.diverged(Some(event), None));
         }
         self.state.waker.enter();
-        wake_all(cell);
-        self.settle(asked)
+        wake_all(table);
+        self.poll_until_pending(requested)
     }
 
     /// Applies a delivery that may concern several operations.
-    fn apply_to_all(&mut self, event: &Event, asked: &mut Vec<Event>) -> Result<(), Stuck> {
+    fn apply_to_all(&mut self, event: &Event, requested: &mut Vec<Event>) -> Result<(), Stuck> {
         match event {
             Event::CancelRequested { reason, ends, maybe_attempted, .. } if self.rules() >= 2 => {
-                self.cancel_as_recorded(reason, ends, maybe_attempted, asked)
+                self.cancel_as_recorded(reason, ends, maybe_attempted, requested)
             }
-            Event::CancelRequested { reason, pauses, .. } => self.cancel(reason, pauses, asked),
+            Event::CancelRequested { reason, pauses, .. } => self.cancel(reason, pauses, requested),
             Event::TimerWoken { ops, .. } => {
-                self.end_each(ops, |cell, op| cell.is_timer(op).then(|| Ok(Payload::null())), asked)
+                self.end_each(ops, |table, op| table.is_timer(op).then(|| Ok(Payload::null())), requested)
             }
             Event::RunTerminated { failure } => {
                 self.terminate(&failure.message);
@@ -194,34 +194,34 @@ impl Machine {
         }
     }
 
-    /// Does what follows from what the workflow asked for, in the same turn: what could not become a payload
-    /// fails, and hooks that opened take payloads that were kept.
-    pub(super) fn follow_up(&mut self, events: &mut Vec<Event>) -> Result<(), Stuck> {
+    /// Applies the direct consequences of requests in the same turn: requests with invalid inputs fail, and hooks that
+    /// opened take kept payloads.
+    pub(super) fn apply_follow_ups(&mut self, events: &mut Vec<Event>) -> Result<(), Stuck> {
         loop {
-            self.fail_refused(events)?;
+            self.fail_invalid_requests(events)?;
             if !self.offer_kept(events)? {
                 return Ok(());
             }
         }
     }
 
-    /// What could not become a payload fails in the same turn.
-    fn fail_refused(&mut self, events: &mut Vec<Event>) -> Result<(), Stuck> {
+    /// Ends the requests whose inputs could not be encoded.
+    fn fail_invalid_requests(&mut self, events: &mut Vec<Event>) -> Result<(), Stuck> {
         loop {
-            let refused = std::mem::take(&mut self.state.cell.lock().refused);
-            if refused.is_empty() || self.ended.is_some() {
+            let invalid_requests = std::mem::take(&mut self.state.table.lock().invalid_requests);
+            if invalid_requests.is_empty() || self.ended.is_some() {
                 return Ok(());
             }
-            for (op, failure) in refused {
-                let cell = self.state.cell.lock();
-                if !cell.is_open(op) {
+            for (op, failure) in invalid_requests {
+                let table = self.state.table.lock();
+                if !table.is_open(op) {
                     continue;
                 }
-                let event = match cell.ops.get(op).map(|slot| &slot.kind) {
+                let event = match table.ops.get(op).map(|slot| &slot.kind) {
                     Some(OpKind::Child(_)) => Event::ChildFailed { op, failure },
                     _ => Event::StepFailed { op, failure },
                 };
-                drop(cell);
+                drop(table);
                 events.push(event.clone());
                 self.apply(&event, events)?;
             }

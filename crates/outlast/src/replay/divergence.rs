@@ -1,51 +1,52 @@
-//! Strict matching: what the code asks for must be what history has.
+//! Divergence: replay requires that the requests of the code match the recorded ones.
 
 use outlast_core::duration::duration_text;
 use outlast_core::{Event, OpNumber, RunId, Stuck, StuckReason, Timestamp};
 
-/// Whether a decision of the code is the one that history has.
-pub(super) fn is_same(recorded: &Event, asked: &Event, was: &[&str]) -> bool {
-    if recorded.kind() != asked.kind() || recorded.op() != asked.op() {
+/// Whether a request of the code matches the recorded one. `was` are earlier names of the step.
+pub(super) fn matches_recorded(recorded: &Event, requested: &Event, was: &[&str]) -> bool {
+    if recorded.kind() != requested.kind() || recorded.op() != requested.op() {
         return false;
     }
-    match (recorded, asked) {
-        (Event::StepStarted { name: then, .. }, Event::StepStarted { name: today, .. }) => {
-            then == today || was.contains(&&**then)
+    match (recorded, requested) {
+        (Event::StepStarted { name: recorded, .. }, Event::StepStarted { name: requested, .. }) => {
+            recorded == requested || was.contains(&&**recorded)
         }
-        (Event::HookOpened { name: then, .. }, Event::HookOpened { name: today, .. })
-        | (Event::ValueRecorded { name: then, .. }, Event::ValueRecorded { name: today, .. }) => {
-            then == today
+        (Event::HookOpened { name: recorded, .. }, Event::HookOpened { name: requested, .. })
+        | (Event::ValueRecorded { name: recorded, .. }, Event::ValueRecorded { name: requested, .. }) => {
+            recorded == requested
         }
-        (Event::ChildStarted(then), Event::ChildStarted(today)) => {
-            then.workflow == today.workflow && then.is_detached == today.is_detached
+        (Event::ChildStarted(recorded), Event::ChildStarted(requested)) => {
+            recorded.workflow == requested.workflow && recorded.is_detached == requested.is_detached
         }
         _ => true,
     }
 }
 
-/// The report of a run whose code no longer matches its history.
-pub(super) fn report(
+/// Why a run is stuck whose code no longer matches its history, with the remedy.
+pub(super) fn diverged(
     run: RunId,
     at: Option<OpNumber>,
     recorded: Option<&Event>,
-    asked: Option<&Event>,
+    requested: Option<&Event>,
     now: Timestamp,
 ) -> Stuck {
-    let place = at.map_or("its end".to_owned(), |op| format!("operation {op}"));
-    let recorded = recorded.map_or("nothing more".to_owned(), |event| words(event, now));
-    let asked = asked.map_or("nothing".to_owned(), |event| words(event, now));
+    let position = at.map_or("its end".to_owned(), |op| format!("operation {op}"));
+    let recorded = recorded.map_or("nothing more".to_owned(), |event| describe(event, now));
+    let requested = requested.map_or("nothing".to_owned(), |event| describe(event, now));
     Stuck {
         reason: StuckReason::Diverged,
         message: format!(
-            "run {run} diverged at {place}: history has {recorded}, code asked for {asked}; \
-             deploy code that matches the history, then it goes on"
+            "run {run} diverged at {position}: history has {recorded}, code asked for {requested}; \
+             keep the old code for this run: put the change behind `ctx.patched(\"…\")`, or register the new code \
+             as `version = 2`"
         ),
         build: String::new(),
     }
 }
 
-/// A decision as a person would say it.
-pub(super) fn words(event: &Event, now: Timestamp) -> String {
+/// A request in plain words.
+pub(super) fn describe(event: &Event, now: Timestamp) -> String {
     match event {
         Event::StepStarted { name, .. } => format!("step `{name}`"),
         Event::StepDropped { op } => format!("the drop of step operation {op}"),

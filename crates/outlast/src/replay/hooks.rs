@@ -1,17 +1,17 @@
 //! Hooks: which open hook takes a payload, and which payloads are kept or rejected.
 //!
-//! Rules 1: the oldest open hook of a name takes the next payload, whether it can read it or not; when none
-//! is open, the payload is kept for the next hook that opens.
+//! Rules 1: the oldest open hook of a name takes the next payload, whether it can decode it or not. When none is open,
+//! the payload is kept for the next hook that opens.
 //!
-//! Rules 2: a payload is offered to the open hooks of its name, oldest first, and the first that can read it
-//! takes it. If none can, it is rejected: it is discarded, and the waits and their timeouts stay as they are.
-//! If none is open, it is kept. A payload is offered when it arrives, when a hook opens while payloads are
-//! kept, and when a hook is dropped that had taken one. Each decision is an event: `hook_received` has the
-//! one at arrival, `hook_taken` and `hook_rejected` have the later ones. A replay applies these events and
-//! never decides again, so that another build cannot decide otherwise.
+//! Rules 2: a payload is offered to the open hooks of its name, oldest first, and the first that can decode it takes
+//! it. If none can, the payload is rejected: it is discarded, and the waits and their timeouts do not change. If none
+//! is open, it is kept. A payload is offered when it arrives, when a hook opens while payloads are kept, and when a
+//! hook is dropped that had taken one. Each decision is recorded: `hook_received` has the decision at arrival,
+//! `hook_taken` and `hook_rejected` have later ones. A replay applies these events and does not decide again, so that
+//! another build cannot decide differently.
 //!
-//! Reading a payload runs code of the user (`Deserialize`). It runs here, between two polls of the workflow
-//! and without the lock.
+//! Decoding a payload runs code of the user (`Deserialize`). It runs between two polls of the workflow, without the
+//! lock.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
@@ -26,62 +26,62 @@ use outlast_core::{
 };
 use serde::de::DeserializeOwned;
 
-use super::cell::{Cell, Op, OpKind, Phase};
 use super::machine::{Machine, panicked, stuck};
+use super::operation_table::{Op, OpKind, OperationTable, Phase};
 
-/// How much of the reason for a rejection is recorded: it may quote the payload.
+/// The number of characters that are recorded of the reason for a rejection, which may quote the payload.
 const REASON_CHARS_MAX: usize = 500;
 
-/// Whether a stored payload can be read as the type that a hook has.
+/// A function that tests whether a stored payload can be decoded as the type of a hook.
 pub(crate) type CanRead = fn(&Payload, &dyn Codec) -> Result<(), PayloadError>;
 
-/// Whether a stored payload can be read as a `T`.
+/// Tests whether a stored payload can be decoded as a `T`.
 pub(crate) fn can_read<T: DeserializeOwned>(stored: &Payload, codec: &dyn Codec) -> Result<(), PayloadError> {
     codec.decode(stored.clone())?.decode::<T>().map(drop)
 }
 
-/// How a payload came to the run.
+/// How a payload arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrival {
-    /// How many payloads had arrived before it.
+    /// The number of payloads that arrived before it.
     before: u64,
     pub(crate) message: MessageId,
-    /// When the world accepted the message; under rules 1, when the run was told.
+    /// When the world accepted the message; under rules 1, the time of the turn that delivered it.
     pub(crate) at: Timestamp,
-    /// What the sender gave it; nothing under rules 1.
+    /// The headers of the message; empty under rules 1.
     pub(crate) headers: Headers,
 }
 
 /// A payload that has arrived.
 #[derive(Clone, Debug)]
-pub(super) struct Arrived {
+pub(super) struct ArrivedPayload {
     pub(super) arrival: Arrival,
     pub(super) payload: Payload,
 }
 
-/// The hooks of a run that are open, and the payloads that nobody has taken.
+/// The open hooks of a run, and the payloads that no hook has taken.
 #[derive(Default)]
 pub(super) struct Hooks {
-    /// Payloads that are kept, by the hook's name, in the order of their arrival.
-    kept: BTreeMap<Arc<str>, VecDeque<Arrived>>,
-    /// How many payloads are kept for all names.
+    /// The kept payloads by hook name, in the order of their arrival.
+    kept: BTreeMap<Arc<str>, VecDeque<ArrivedPayload>>,
+    /// The number of kept payloads of all names.
     pub(super) kept_count: usize,
-    /// How many payloads have arrived.
+    /// The number of payloads that have arrived.
     arrived: u64,
     open: BTreeMap<Arc<str>, BTreeSet<OpNumber>>,
-    /// Names for which a hook opened, or a payload was given back, since the engine last looked.
+    /// Names for which a hook opened or a payload was returned, and whose kept payloads must be offered again.
     changed: BTreeSet<Arc<str>>,
 }
 
 impl Hooks {
-    /// A hook is not open any more.
-    pub(super) fn closed(&mut self, op: OpNumber, name: &Arc<str>) {
+    /// Removes a hook that is no longer open.
+    pub(super) fn hook_closed(&mut self, op: OpNumber, name: &Arc<str>) {
         if let Some(open) = self.open.get_mut(name) {
             open.remove(&op);
         }
     }
 
-    /// A replay has applied what was decided: nothing is left to decide.
+    /// Clears the names to offer again: a replay applies the recorded decisions instead.
     pub(super) fn forget_changes(&mut self) {
         self.changed.clear();
     }
@@ -90,24 +90,24 @@ impl Hooks {
         self.open.get(name)?.first().copied()
     }
 
-    /// Keeps a payload in its place: what arrived first is taken first.
-    fn keep(&mut self, name: &Arc<str>, arrived: Arrived) {
+    /// Keeps a payload, in the order of arrival.
+    fn keep(&mut self, name: &Arc<str>, arrived: ArrivedPayload) {
         let kept = self.kept.entry(name.clone()).or_default();
-        let place = kept.partition_point(|other| other.arrival.before < arrived.arrival.before);
-        kept.insert(place, arrived);
+        let index = kept.partition_point(|other| other.arrival.before < arrived.arrival.before);
+        kept.insert(index, arrived);
         self.kept_count += 1;
     }
 
-    /// Takes the payload that a message brought out of those that are kept.
-    fn unkeep(&mut self, name: &Arc<str>, message: MessageId) -> Option<Arrived> {
+    /// Removes the kept payload of a message.
+    fn remove_kept(&mut self, name: &Arc<str>, message: MessageId) -> Option<ArrivedPayload> {
         let kept = self.kept.get_mut(name)?;
-        let place = kept.iter().position(|kept| kept.arrival.message == message)?;
+        let index = kept.iter().position(|kept| kept.arrival.message == message)?;
         self.kept_count -= 1;
-        kept.remove(place)
+        kept.remove(index)
     }
 
-    /// The oldest payload that is kept though a hook of its name is open.
-    fn next_to_offer(&mut self) -> Option<(Arc<str>, Arrived)> {
+    /// The oldest kept payload for whose name a hook is open.
+    fn next_to_offer(&mut self) -> Option<(Arc<str>, ArrivedPayload)> {
         loop {
             let name = self.changed.first()?.clone();
             let oldest = self.kept.get(&name).and_then(VecDeque::front);
@@ -118,7 +118,7 @@ impl Hooks {
         }
     }
 
-    /// Adds the payloads that are kept to a summary.
+    /// Adds the kept payloads to a summary.
     pub(super) fn summarize(&self, text: &mut String) {
         for (name, kept) in self.kept.iter().filter(|(_, kept)| !kept.is_empty()) {
             let payloads: Vec<_> = kept.iter().map(|kept| &kept.payload).collect();
@@ -127,78 +127,80 @@ impl Hooks {
     }
 }
 
-/// What became of a payload that arrived.
+/// The result of [`OperationTable::receive`].
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reception {
-    /// A hook has it, or it is kept.
+pub(super) enum ReceiveResult {
+    /// A hook has taken the payload, or it is kept.
     Done,
-    /// It was rejected: nothing changed for the workflow.
+    /// The payload was rejected: nothing changes for the workflow.
     Rejected,
-    /// The run keeps too many already.
+    /// The run already keeps as many payloads as the limit allows.
     Overflow,
-    /// The hook that took it is not open.
+    /// The recorded hook is not open.
     Unknown,
 }
 
-impl Cell {
-    /// A hook opened. Under rules 1 it has the next payload that is kept at once.
-    pub(super) fn opened(&mut self, op: OpNumber, name: &Arc<str>) {
+impl OperationTable {
+    /// Adds a hook that has opened. Under rules 1 it takes the next kept payload immediately.
+    pub(super) fn hook_opened(&mut self, op: OpNumber, name: &Arc<str>) {
         self.hooks.open.entry(name.clone()).or_default().insert(op);
         if self.rules >= 2 {
             self.hooks.changed.insert(name.clone());
         } else if let Some(kept) = self.hooks.kept.get_mut(name).and_then(VecDeque::pop_front) {
             self.hooks.kept_count -= 1;
-            self.give(op, kept);
+            self.complete_hook(op, kept);
         }
     }
 
-    /// A payload arrived for a hook, and this became of it.
+    /// Applies the arrival of a payload with its recorded decision.
     pub(super) fn receive(
         &mut self,
         name: &Arc<str>,
         (message, headers, at): (MessageId, Headers, Option<Timestamp>),
         payload: Payload,
         judgement: &Judgement,
-    ) -> Reception {
+    ) -> ReceiveResult {
         let (before, at) = (self.hooks.arrived, at.unwrap_or(self.now));
         self.hooks.arrived += 1;
-        let arrived = Arrived { arrival: Arrival { before, message, at, headers }, payload };
+        let arrived = ArrivedPayload { arrival: Arrival { before, message, at, headers }, payload };
         let taker = match judgement {
             _ if self.rules < 2 => self.hooks.first_open(name),
             Judgement::Kept => None,
             Judgement::TakenBy(op) if self.is_open_hook(*op, name) => Some(*op),
-            Judgement::TakenBy(_) => return Reception::Unknown,
-            Judgement::Rejected(_) => return Reception::Rejected,
+            Judgement::TakenBy(_) => return ReceiveResult::Unknown,
+            Judgement::Rejected(_) => return ReceiveResult::Rejected,
         };
         match taker {
-            Some(op) => self.give(op, arrived),
-            // Since rules 2 the world refuses the send instead, and the run is unharmed.
-            None if self.rules < 2 && self.hooks.kept_count >= HOOK_BUFFER_MAX => return Reception::Overflow,
+            Some(op) => self.complete_hook(op, arrived),
+            // From rules 2 on the world refuses the send instead, and the run does not fail.
+            None if self.rules < 2 && self.hooks.kept_count >= HOOK_BUFFER_MAX => {
+                return ReceiveResult::Overflow;
+            }
             None => self.hooks.keep(name, arrived),
         }
-        Reception::Done
+        ReceiveResult::Done
     }
 
-    /// An open hook took a payload that was kept. False when there is no such hook or payload.
+    /// Gives a kept payload to an open hook. Returns false when there is no such hook or payload.
     pub(super) fn take_kept(&mut self, op: OpNumber, message: MessageId) -> bool {
         let name = match self.ops.get(op) {
             Some(Op { phase: Phase::Open, kind: OpKind::Hook { name, .. }, .. }) => name.clone(),
             _ => return false,
         };
-        let Some(arrived) = self.hooks.unkeep(&name, message) else { return false };
-        self.give(op, arrived);
+        let Some(arrived) = self.hooks.remove_kept(&name, message) else { return false };
+        self.complete_hook(op, arrived);
         true
     }
 
-    /// No open hook can read a payload that was kept. False when there is no such payload.
+    /// Discards a kept payload that no open hook can decode. Returns false when there is no such payload.
     pub(super) fn reject_kept(&mut self, name: &Arc<str>, message: MessageId) -> bool {
-        self.hooks.unkeep(name, message).is_some()
+        self.hooks.remove_kept(name, message).is_some()
     }
 
-    /// A hook was dropped that had taken a payload and not returned it: it is as if it had not been taken.
-    pub(super) fn give_back(&mut self, name: &Arc<str>, arrived: Arrived) {
+    /// Returns the payload of a hook that was dropped before the workflow received it, as if it had not been taken.
+    pub(super) fn return_payload(&mut self, name: &Arc<str>, arrived: ArrivedPayload) {
         match self.hooks.first_open(name) {
-            Some(op) if self.rules < 2 => self.give(op, arrived),
+            Some(op) if self.rules < 2 => self.complete_hook(op, arrived),
             _ => {
                 self.hooks.keep(name, arrived);
                 if self.rules >= 2 {
@@ -210,9 +212,9 @@ impl Cell {
 
     /// Ends an open hook with a payload.
     ///
-    /// The operation has it from now on, polled or not: an answer given in time does not lose against a
-    /// timeout or a cancel because the workflow was looking elsewhere.
-    fn give(&mut self, op: OpNumber, Arrived { arrival, payload }: Arrived) {
+    /// The hook keeps the payload from now on, even if the workflow has not polled it: a payload that arrived in time
+    /// wins over a later timeout or cancel.
+    fn complete_hook(&mut self, op: OpNumber, ArrivedPayload { arrival, payload }: ArrivedPayload) {
         if let Some(Op { kind: OpKind::Hook { taken, .. }, .. }) = self.ops.get_mut(op) {
             *taken = Some(Box::new(arrival));
         }
@@ -223,7 +225,7 @@ impl Cell {
         self.hooks.open.get(name).is_some_and(|open| open.contains(&op))
     }
 
-    /// The first open hook of a name after another one.
+    /// The first open hook of a name after the operation `after`.
     fn next_open_hook(&self, name: &Arc<str>, after: Option<OpNumber>) -> Option<(OpNumber, CanRead)> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let op = *self.hooks.open.get(name)?.range((from, Bound::Unbounded)).next()?;
@@ -234,38 +236,38 @@ impl Cell {
     }
 }
 
-/// A payload that was sent to a hook, as the worker knows it.
+/// A payload that was sent to a hook.
 #[derive(Debug)]
 pub(crate) struct SentPayload {
     pub(crate) name: Arc<str>,
     pub(crate) message: MessageId,
     pub(crate) payload: Payload,
-    /// What the sender gave it.
+    /// The headers that the sender added.
     pub(crate) headers: Headers,
     /// When the world accepted it.
     pub(crate) at: Timestamp,
 }
 
 impl Machine {
-    /// The event of a payload that arrives now.
+    /// The event of a payload that arrives now, with the decision which hook takes it.
     pub(super) fn received(&self, sent: SentPayload) -> Result<Event, Stuck> {
         let SentPayload { name, message, payload, headers, at } = sent;
         if self.state.rules() < 2 {
             let (headers, at, judgement) = (Headers::new(), None, Judgement::Kept);
             return Ok(Event::HookReceived { name, message, payload, headers, at, judgement });
         }
-        let judgement = self.judge(&name, message, &payload)?;
+        let judgement = self.offer_to_hooks(&name, message, &payload)?;
         Ok(Event::HookReceived { name, message, payload, headers, at: Some(at), judgement })
     }
 
-    /// Offers kept payloads to the hooks that have opened since, and adds what came of it. Tells whether the
-    /// run was polled.
+    /// Offers kept payloads to the hooks that have opened since, and appends the events. Returns whether the run was
+    /// polled.
     pub(super) fn offer_kept(&mut self, events: &mut Vec<Event>) -> Result<bool, Stuck> {
         while self.ended.is_none() {
-            let next = self.state.cell.lock().hooks.next_to_offer();
-            let Some((name, Arrived { arrival, payload })) = next else { return Ok(false) };
+            let next = self.state.table.lock().hooks.next_to_offer();
+            let Some((name, ArrivedPayload { arrival, payload })) = next else { return Ok(false) };
             let message = arrival.message;
-            let event = match self.judge(&name, message, &payload)? {
+            let event = match self.offer_to_hooks(&name, message, &payload)? {
                 Judgement::TakenBy(op) => Event::HookTaken { op, message },
                 Judgement::Rejected(reason) => Event::HookRejected { name, message, reason },
                 Judgement::Kept => return Ok(false),
@@ -279,16 +281,21 @@ impl Machine {
         Ok(false)
     }
 
-    /// Offers a payload to the open hooks of its name, in order.
-    fn judge(&self, name: &Arc<str>, message: MessageId, payload: &Payload) -> Result<Judgement, Stuck> {
+    /// Decides which open hook of a name takes a payload: the first that can decode it.
+    fn offer_to_hooks(
+        &self,
+        name: &Arc<str>,
+        message: MessageId,
+        payload: &Payload,
+    ) -> Result<Judgement, Stuck> {
         let mut tried: Vec<CanRead> = Vec::new();
         let mut reasons: Vec<String> = Vec::new();
         let mut last = None;
         loop {
-            let next = self.state.cell.lock().next_open_hook(name, last);
+            let next = self.state.table.lock().next_open_hook(name, last);
             let Some((op, can_read)) = next else { break };
             last = Some(op);
-            // Many hooks of one name usually have one type.
+            // Hooks of one name usually have one type: test each type once.
             if tried.iter().any(|other| std::ptr::fn_addr_eq(*other, can_read)) {
                 continue;
             }
@@ -296,7 +303,7 @@ impl Machine {
             let read = catch_unwind(AssertUnwindSafe(|| can_read(payload, codec)));
             match read.map_err(|panic| panicked(&*panic))? {
                 Ok(()) => return Ok(Judgement::TakenBy(op)),
-                // The worker lacks a codec: that is no fault of the sender.
+                // A missing codec is a problem of the worker: do not reject the payload.
                 Err(error @ PayloadError::Coded(_)) => {
                     let message = format!("the payload of message {message} for hook `{name}`: {error}");
                     return Err(stuck(StuckReason::Unreadable, message));

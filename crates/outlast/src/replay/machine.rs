@@ -1,4 +1,8 @@
-//! The machine: one run's future, fed with deliveries, answering with decisions.
+//! The machine: the future of one run. It receives deliveries and returns the decisions of the workflow as events.
+//!
+//! A turn applies one delivery at a time and polls the future after each, until it waits ([`Machine::deliver`]). A
+//! replay does the same with the recorded deliveries and compares each decision with the recorded one
+//! ([`Machine::replay`]).
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -15,39 +19,40 @@ use outlast_core::{
 };
 use tokio::task::coop::{Unconstrained, unconstrained};
 
-use super::cell::{Op, OpKind, Phase};
-use super::children::Wishes;
+use super::children::PendingOutbox;
+use super::code::{InputError, ReplayCode, WorkflowFuture};
 use super::cursor::Cursor;
 use super::delivery::Delivery;
 use super::divergence;
-use super::known::Known;
+use super::history_index::HistoryIndex;
+use super::log_suppression;
 use super::misuse::misused;
+use super::operation_table::{Op, OpKind, Phase};
 use super::polling;
-use super::quiet;
-use super::state::{RunState, unreadable, wake_all};
-use super::unrecorded::{Unrecorded, take_early_end};
-use crate::context::Context;
-use crate::error::Error;
-use crate::registry::{BadInput, ErasedRun, Registered, StepCall};
+use super::state::{RunState, wake_all};
+use super::unrecorded_requests::{UnrecordedRequests, take_termination_after_part};
+use crate::authoring::registry::StepCall;
+use crate::error::{Error, stuck_on_unreadable};
 
-/// What a foreign await most often is, and what to do about it.
-pub(crate) const USUAL_SUSPECTS: &str = "the usual suspects are tokio::time, channels, spawned tasks and I/O in workflow code. \
+/// The common causes of a foreign await, and the remedy.
+pub(crate) const FOREIGN_AWAIT_REMEDY: &str = "common causes are tokio::time, channels, spawned tasks and I/O in workflow code. \
      Move it into a step, or use ctx.sleep, ctx.hook or ctx.call";
 
-/// A run's future, and what it shares with the engine.
+/// The future of a run, and the state that it shares with the engine.
 pub(crate) struct Machine {
-    // Polling is a function of history: tokio's budget must not make a ready future pending.
-    future: Option<Unconstrained<ErasedRun>>,
+    // Unconstrained, because polling must depend on the history alone: tokio's budget could make a ready future
+    // pending.
+    future: Option<Unconstrained<WorkflowFuture>>,
     pub(super) state: Arc<RunState>,
     waker: Waker,
     pub(super) ended: Option<Status>,
-    /// What the workflow returned, while the run waits for children.
+    /// The result of the workflow, while the run still waits for children.
     pub(super) result: Option<Result<Payload, Error>>,
-    /// What the next turn records first, after the replay of a history that ends with a part of a turn.
-    pub(super) unrecorded: Option<Box<Unrecorded>>,
+    /// Requests that the next turn records first, after the replay of a history that ends with a part of a turn.
+    pub(super) unrecorded: Option<Box<UnrecordedRequests>>,
 }
 
-/// A step to attempt, as the worker needs it.
+/// A step to attempt, with everything that the worker needs for it.
 pub(crate) struct StepToAttempt {
     pub(crate) op: OpNumber,
     pub(crate) name: Arc<str>,
@@ -55,45 +60,43 @@ pub(crate) struct StepToAttempt {
     pub(crate) policy: Policy,
     /// The number of the attempt, from 1.
     pub(crate) attempt: u32,
-    /// The details of the last heartbeat that is recorded.
+    /// The details of the last recorded heartbeat.
     pub(crate) details: Option<Payload>,
-    /// Whether the run was told to stop before this attempt.
+    /// Rules 1: whether the run was cancelled before this attempt.
     pub(crate) is_cancelled: bool,
-    /// Rules 1: whether the attempt begins though the run was cancelled meanwhile.
+    /// Rules 1: whether the attempt begins even if the run is cancelled before it does.
     pub(crate) begins_when_told: bool,
-    /// The code, when it was written in place.
+    /// The code of a step that is written in place.
     pub(crate) call: Option<StepCall>,
 }
 
 impl Machine {
-    /// The machine of a run that begins now, not polled yet.
+    /// A machine for a run that begins now. Its future has not been polled.
     pub(crate) fn new(
         run: RunId,
         started: &RunStarted,
-        code: &Registered,
+        code: &dyn ReplayCode,
         codec: &Arc<dyn Codec>,
         at: Timestamp,
     ) -> Result<Self, Stuck> {
         let state = Arc::new(RunState::new(run, started, codec.clone(), at));
-        let Some(workflow) = code.workflow(&started.workflow, started.version) else {
+        let call = AssertUnwindSafe(|| code.call_workflow(&state, started, &**codec));
+        let (called, misuse) = polling::workflow(&state, || catch_unwind(call));
+        if let Some(misuse) = misuse {
+            return Err(misused(misuse));
+        }
+        let Some(called) = called.map_err(|panic| panicked(&*panic))? else {
             let RunStarted { workflow, version, .. } = started;
             let message = format!("this worker does not have version {version} of workflow `{workflow}`");
             return Err(stuck(StuckReason::Unreadable, message));
         };
-        let ctx = Context::new(state.clone());
-        let begin = AssertUnwindSafe(|| workflow(ctx, started.input.clone(), &**codec));
-        let (begun, misuse) = polling::workflow(&state, || catch_unwind(begin));
-        if let Some(misuse) = misuse {
-            return Err(misused(misuse));
-        }
-        let begun = begun.map_err(|panic| panicked(&*panic))?;
-        let future: ErasedRun = match begun {
+        let future: WorkflowFuture = match called {
             Ok(future) => future,
-            // The worker lacks a codec: that is no fault of the run.
-            Err(BadInput { is_coded, stuck_message, .. }) if is_coded || started.rules >= 2 => {
-                return Err(unreadable(is_coded, stuck_message));
+            // A missing codec is a problem of the worker: the run must not fail because of it.
+            Err(InputError { is_coded, stuck_message, .. }) if is_coded || started.rules >= 2 => {
+                return Err(stuck_on_unreadable(is_coded, stuck_message));
             }
-            Err(BadInput { error, .. }) => Box::pin(std::future::ready(Err(error))),
+            Err(InputError { error, .. }) => Box::pin(std::future::ready(Err(error))),
         };
         let waker = Waker::from(state.waker.clone());
         Ok(Self {
@@ -106,51 +109,50 @@ impl Machine {
         })
     }
 
-    /// The machine of a run as it is after its whole history. What the code logged is not logged again.
+    /// A machine for a run in its state after a whole history. Log lines of the workflow are not logged again.
     pub(crate) fn replay(
         run: RunId,
         history: Vec<TurnRecord>,
-        code: &Registered,
+        code: &dyn ReplayCode,
         codec: &Arc<dyn Codec>,
     ) -> Result<Self, Stuck> {
-        quiet::without_events(|| Self::replay_history(run, history, code, codec))
+        log_suppression::without_events(|| Self::replay_history(run, history, code, codec))
     }
 
     fn replay_history(
         run: RunId,
         mut history: Vec<TurnRecord>,
-        code: &Registered,
+        code: &dyn ReplayCode,
         codec: &Arc<dyn Codec>,
     ) -> Result<Self, Stuck> {
-        let early_end = take_early_end(&mut history);
-        let known = Known::of(&history);
+        let termination = take_termination_after_part(&mut history);
+        let index = HistoryIndex::of(&history);
         let mut cursor = Cursor::new(history);
         let Some(Event::RunStarted(started)) = cursor.next() else {
             let message = format!("the history of run {run} does not begin with `run_started`");
             return Err(stuck(StuckReason::Unreadable, message));
         };
-        // A run may have been started before a worker had it: it was first polled by the turn of its
-        // first decision.
+        // The start may be a turn of its own: the workflow was first polled in the turn of its first decision.
         let first_polled = cursor.next_at().unwrap_or(cursor.at);
         let mut machine = Self::new(run, &started, code, codec, first_polled)?;
-        let mut cell = machine.state.cell.lock();
-        cell.known_ops = known.ops;
-        cell.known = Some(Box::new(known));
-        drop(cell);
-        let mut asked = Vec::new();
-        machine.settle(&mut asked)?;
-        machine.expect(&mut asked, &mut cursor)?;
+        let mut table = machine.state.table.lock();
+        table.recorded_ops = index.ops;
+        table.history = Some(Box::new(index));
+        drop(table);
+        let mut requested = Vec::new();
+        machine.poll_until_pending(&mut requested)?;
+        machine.match_requests(&mut requested, &mut cursor)?;
         while let Some(event) = cursor.next() {
-            let mut cell = machine.state.cell.lock();
-            cell.now = cursor.at;
-            if let Some(known) = &mut cell.known {
-                known.delivered();
+            let mut table = machine.state.table.lock();
+            table.now = cursor.at;
+            if let Some(history) = &mut table.history {
+                history.delivered();
             }
-            drop(cell);
+            drop(table);
             let applied = if event.is_decision() || machine.ended.is_some() {
                 Err(machine.diverged(Some(&event), None))
             } else {
-                machine.apply(&event, &mut asked)
+                machine.apply(&event, &mut requested)
             };
             match applied {
                 Err(stuck) if stuck.reason == StuckReason::Diverged => {
@@ -158,28 +160,28 @@ impl Machine {
                 }
                 applied => applied?,
             }
-            machine.expect(&mut asked, &mut cursor)?;
+            machine.match_requests(&mut requested, &mut cursor)?;
         }
-        if let Some(event) = &early_end {
-            machine.apply(event, &mut asked)?;
+        if let Some(event) = &termination {
+            machine.apply(event, &mut requested)?;
         }
-        machine.end_replay(early_end.is_some());
+        machine.end_replay(termination.is_some());
         Ok(machine)
     }
 
-    /// Polls for the first time, and adds what the run decided.
+    /// Polls for the first time, and appends the decisions of the workflow to `events`.
     pub(crate) fn begin(&mut self, events: &mut Vec<Event>) -> Result<(), Stuck> {
-        self.settle(events)?;
-        self.follow_up(events)
+        self.poll_until_pending(events)?;
+        self.apply_follow_ups(events)
     }
 
-    /// The time of the turn about to be computed.
+    /// Sets the time of the turn that is computed next.
     pub(crate) fn set_time(&mut self, at: Timestamp) {
-        self.state.cell.lock().now = at;
+        self.state.table.lock().now = at;
     }
 
-    /// Delivers one thing, polls, and adds what happened and what the run decided. Nothing is added
-    /// when the operation it is for is not open any more.
+    /// Applies one delivery, polls, and appends the event of the delivery and the decisions of the workflow to
+    /// `events`. Does nothing when the operation of the delivery is no longer open.
     pub(crate) fn deliver(&mut self, delivery: Delivery, events: &mut Vec<Event>) -> Result<(), Stuck> {
         if self.ended.is_some() {
             return Ok(());
@@ -187,45 +189,45 @@ impl Machine {
         let Some(event) = self.event_of(delivery)? else { return Ok(()) };
         events.push(event.clone());
         self.apply(&event, events)?;
-        self.follow_up(events)
+        self.apply_follow_ups(events)
     }
 
-    /// Polls until the run waits for something, and adds what it decided.
-    pub(super) fn settle(&mut self, asked: &mut Vec<Event>) -> Result<(), Stuck> {
-        // What woke it since the last poll may be ready by now, and would be taken for an answer.
+    /// Polls until the future waits for an operation, and appends the decisions of the workflow to `requested`.
+    pub(super) fn poll_until_pending(&mut self, requested: &mut Vec<Event>) -> Result<(), Stuck> {
+        // A foreign future may be ready by now; polling it would make the run depend on something that is not recorded.
         if self.state.waker.is_foreign() {
             return Err(self.foreign_wake());
         }
-        if self.is_lingering(asked) {
+        if self.finish_if_returned(requested) {
             return Ok(());
         }
         for _ in 0..POLLS_PER_DELIVERY_MAX {
             let polled = self.poll();
-            let mut cell = self.state.cell.lock();
-            if let Some(unreadable) = cell.unreadable.take() {
-                // Also when it panicked: a value that is read without waiting has no other way to stop here.
+            let mut table = self.state.table.lock();
+            if let Some(unreadable) = table.unreadable.take() {
+                // Also after a panic: `ctx.record` panics to stop the code, since it cannot return `Pending`.
                 return Err(*unreadable);
             }
             let polled = polled?;
-            if cell.is_astray() {
-                // What it did since is of no use: the value it asked for is not what history has next.
-                cell.take_decisions(asked);
+            if table.has_diverged() {
+                // The workflow continued with a value that is not recorded here: ignore everything after that.
+                table.take_decisions(requested);
                 return Ok(());
             }
             match polled {
                 Poll::Ready(result) => {
-                    drop(cell);
-                    self.returned(result, asked);
+                    drop(table);
+                    self.workflow_returned(result, requested);
                     return Ok(());
                 }
-                Poll::Pending if cell.ignores_cancel() => {
-                    drop(cell);
+                Poll::Pending if table.ignores_cancel() => {
+                    drop(table);
                     return Err(self.ignores_cancel());
                 }
                 Poll::Pending => {
                     self.state.waker.enter();
-                    cell.take_decisions(asked);
-                    wake_all(cell);
+                    table.take_decisions(requested);
+                    wake_all(table);
                     self.state.waker.leave();
                 }
             }
@@ -233,21 +235,21 @@ impl Machine {
                 return Err(self.foreign_wake());
             }
             if !self.state.waker.take_woken() {
-                return if self.state.cell.lock().open > 0 {
+                return if self.state.table.lock().open > 0 {
                     Ok(())
                 } else {
-                    Err(self.foreign("it waits, and no operation is open"))
+                    Err(self.foreign_await("it waits, but no operation is open"))
                 };
             }
         }
-        Err(self.foreign(&format!("it woke itself {POLLS_PER_DELIVERY_MAX} times in a row")))
+        Err(self.foreign_await(&format!("it woke itself {POLLS_PER_DELIVERY_MAX} times in a row")))
     }
 
     fn poll(&mut self) -> Result<Poll<Result<Payload, Error>>, Stuck> {
         let mut cx = TaskContext::from_waker(&self.waker);
         self.state.waker.take_woken();
         self.state.waker.enter();
-        // Only a machine that is being dropped has no future.
+        // The future is gone only while the machine is being dropped, or after the workflow returned.
         let Some(future) = self.future.as_mut().map(Pin::new) else { return Ok(Poll::Pending) };
         let poll = AssertUnwindSafe(|| future.poll(&mut cx));
         let (polled, misuse) = polling::workflow(&self.state, || catch_unwind(poll));
@@ -258,97 +260,99 @@ impl Machine {
         }
     }
 
-    /// Compares what the code asked for with what history has next.
-    fn expect(&mut self, asked: &mut Vec<Event>, cursor: &mut Cursor) -> Result<(), Stuck> {
-        let mut asking = asked.drain(..);
-        while let Some(asked) = asking.next() {
+    /// Compares the requests of the code with the next recorded ones.
+    fn match_requests(&mut self, requested: &mut Vec<Event>, cursor: &mut Cursor) -> Result<(), Stuck> {
+        let mut remaining = requested.drain(..);
+        while let Some(requested) = remaining.next() {
             let recorded = cursor.next();
-            let was = match &asked {
-                Event::StepStarted { op, .. } => self.names_before(*op),
+            let was = match &requested {
+                Event::StepStarted { op, .. } => self.earlier_names(*op),
                 _ => &[],
             };
             match recorded {
-                Some(recorded) if divergence::is_same(&recorded, &asked, was) => {
-                    let mut cell = self.state.cell.lock();
-                    cell.adopt(&recorded);
-                    let place = asked.op().and_then(|op| cell.place(op));
-                    cursor.trail.agreed(recorded, asked, place, cursor.at);
+                Some(recorded) if divergence::matches_recorded(&recorded, &requested, was) => {
+                    let mut table = self.state.table.lock();
+                    table.apply_recorded_request(&recorded);
+                    let location = requested.op().and_then(|op| table.location(op));
+                    cursor.report.add_matched(recorded, requested, location, cursor.at);
                 }
-                None if self.is_at_open_end() => {
-                    self.unrecorded().events = std::iter::once(asked).chain(asking).collect();
+                None if self.accepts_new_requests() => {
+                    self.unrecorded().events = std::iter::once(requested).chain(remaining).collect();
                     return Ok(());
                 }
                 recorded => {
-                    let stuck = self.diverged(recorded.as_ref(), Some(&asked));
-                    let asked = std::iter::once(asked).chain(asking).collect();
-                    return Err(self.with_report(stuck, recorded, asked, cursor));
+                    let stuck = self.diverged(recorded.as_ref(), Some(&requested));
+                    let requested = std::iter::once(requested).chain(remaining).collect();
+                    return Err(self.with_report(stuck, recorded, requested, cursor));
                 }
             }
         }
         Ok(())
     }
 
-    fn names_before(&self, op: OpNumber) -> &'static [&'static str] {
-        match self.state.cell.lock().ops.get(op).map(|slot| &slot.kind) {
+    /// The earlier names of a step, under which the history may know it.
+    fn earlier_names(&self, op: OpNumber) -> &'static [&'static str] {
+        match self.state.table.lock().ops.get(op).map(|slot| &slot.kind) {
             Some(OpKind::Step(step)) => step.new.was,
             _ => &[],
         }
     }
 
-    pub(super) fn diverged(&self, recorded: Option<&Event>, asked: Option<&Event>) -> Stuck {
-        let at = asked.and_then(Event::op).or_else(|| recorded.and_then(Event::op));
-        divergence::report(self.state.run(), at, recorded, asked, self.state.now())
+    /// Why the run is stuck: the recorded event and the request of the code differ.
+    pub(super) fn diverged(&self, recorded: Option<&Event>, requested: Option<&Event>) -> Stuck {
+        let at = requested.and_then(Event::op).or_else(|| recorded.and_then(Event::op));
+        divergence::diverged(self.state.run(), at, recorded, requested, self.state.now())
     }
 
-    /// The report with what history and code have before and after the place, side by side.
+    /// Adds a table to a divergence: the operations of the history and of the code around the difference, side by side.
     fn with_report(
         &self,
         stuck: Stuck,
         recorded: impl Into<Option<Event>>,
-        asked: Vec<Event>,
+        requested: Vec<Event>,
         cursor: &mut Cursor,
     ) -> Stuck {
-        let (trail, at) = (std::mem::take(&mut cursor.trail), cursor.at);
+        let (report, at) = (std::mem::take(&mut cursor.report), cursor.at);
         let first = recorded.into().map(|event| (event, at));
         let later = std::iter::from_fn(|| cursor.next().map(|event| (event, cursor.at)));
         let recorded = first.into_iter().chain(later.filter(|(event, _)| event.is_decision()));
-        let cell = self.state.cell.lock();
-        let asked = asked.into_iter().map(|event| {
-            let place = event.op().and_then(|op| cell.place(op));
-            (event, place)
+        let table = self.state.table.lock();
+        let requested = requested.into_iter().map(|event| {
+            let location = event.op().and_then(|op| table.location(op));
+            (event, location)
         });
-        let report = trail.report(recorded, asked, cell.now);
+        let report = report.render(recorded, requested, table.now);
         Stuck { message: stuck.message + "\n" + &report, ..stuck }
     }
 
-    fn foreign(&self, what: &str) -> Stuck {
+    fn foreign_await(&self, what: &str) -> Stuck {
         let message = format!(
             "run {} awaits something that is not an operation of its context: {what}; \
-             {USUAL_SUSPECTS}",
+             {FOREIGN_AWAIT_REMEDY}",
             self.state.run()
         );
         stuck(StuckReason::ForeignAwait, message)
     }
 
-    /// Why the run is stuck after a foreign wake.
+    /// Why the run is stuck after something other than the engine woke it.
     pub(crate) fn foreign_wake(&self) -> Stuck {
-        if let Some(misused) = &self.state.cell.lock().misused {
+        if let Some(misused) = &self.state.table.lock().misused {
             return (**misused).clone();
         }
-        self.foreign("something that is not an operation woke it")
+        self.foreign_await("something that is not an operation woke it")
     }
 
-    /// The waker, to learn of foreign wakes.
+    /// The waker of the run, through which a worker is notified of foreign wakes.
     pub(crate) fn wakes(&self) -> Arc<super::waker::RunWaker> {
         self.state.waker.clone()
     }
 
-    /// How many operations the run has asked for.
+    /// The number of operations that the run has requested.
     pub(crate) fn ops_asked(&self) -> u64 {
-        self.state.cell.lock().next_op
+        self.state.table.lock().next_op
     }
 
-    /// Whether the workflow has returned, and the run waits for children.
+    /// Whether the workflow has returned while the run still waits for children.
     pub(crate) fn has_returned(&self) -> bool {
         self.result.is_some()
     }
@@ -358,62 +362,63 @@ impl Machine {
         self.ended
     }
 
-    /// Whether a step is being attempted, or may be.
+    /// Whether a step is being attempted, or can be attempted now.
     pub(crate) fn is_active(&self) -> bool {
-        self.state.cell.lock().active > 0
+        self.state.table.lock().active > 0
     }
 
-    /// The next moment at which a timer, timeout or retry is due, or the run's deadline.
+    /// The earliest time at which a timer, a timeout, a retry or the deadline of the run is due.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        let first = self.state.cell.lock().due.first().map(|(at, _)| *at);
+        let first = self.state.table.lock().due.first().map(|(at, _)| *at);
         first.into_iter().chain(self.deadline()).min()
     }
 
-    /// When the run is told to stop, unless it was told already.
+    /// The deadline of the run; `None` once the run was cancelled or has ended.
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
         self.state.deadline().filter(|_| self.ended.is_none() && !self.state.is_cancelled())
     }
 
-    /// What travels with the run.
+    /// The headers of the run.
     pub(crate) fn headers(&self) -> &Arc<Headers> {
         self.state.headers()
     }
 
-    /// Whether the run was told to stop.
+    /// Whether a cancel was delivered to the run.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.state.is_cancelled()
     }
 
-    /// Whom the attempts work for, when the run is a queued step: the run and operation that asked for it.
+    /// The run and operation that requested this run, when it is a queued step.
     pub(crate) fn asker(&self) -> Option<(RunId, OpNumber)> {
-        self.state.asker()
+        self.state.requested_by()
     }
 
-    /// The run that awaits this one's end, and its operation.
+    /// The run and operation that await the end of this run.
     pub(crate) fn awaiting(&self) -> Option<(RunId, OpNumber)> {
         self.state.parent().filter(|parent| parent.awaits).map(|parent| (parent.run, parent.op))
     }
 
-    /// Takes over what another machine of the same run asks of others: a replay asks nothing.
+    /// Takes the pending outbox of another machine of the same run: a replayed machine has none.
     pub(crate) fn take_wishes_of(&mut self, other: &mut Self) {
-        let wishes = other.state.cell.lock().wishes.take();
-        self.state.cell.lock().wishes = wishes;
+        let pending_outbox = other.state.table.lock().pending_outbox.take();
+        self.state.table.lock().pending_outbox = pending_outbox;
     }
 
-    /// Lets the next commit write the tags that a replay has set: the code that wrote the run's row may have set
-    /// others.
+    /// Makes the next commit write the tags that a replay has set. The code of an earlier build may have written
+    /// different tags to the row.
     pub(crate) fn write_tags_again(&mut self) {
-        let mut cell = self.state.cell.lock();
-        let tags = std::mem::take(&mut cell.replayed_tags);
+        let mut table = self.state.table.lock();
+        let tags = std::mem::take(&mut table.replayed_tags);
         if !tags.is_empty() {
-            let newer = std::mem::replace(&mut cell.wishes().tags, tags);
-            cell.wishes().tags.extend(newer);
+            let newer = std::mem::replace(&mut table.pending_outbox().tags, tags);
+            table.pending_outbox().tags.extend(newer);
         }
     }
 
-    /// What the turn asks of others. It is given once.
+    /// Takes the outbox of the turn.
     pub(crate) fn take_outbox(&mut self, mut id: impl FnMut() -> MessageId) -> Option<Box<Outbox>> {
-        let Wishes { children, messages, tags, .. } = *self.state.cell.lock().wishes.take()?;
+        let PendingOutbox { children, messages, tags, .. } =
+            *self.state.table.lock().pending_outbox.take()?;
         let (run, headers) = (self.state.run(), self.state.headers());
         let root = self.state.parent().map_or(run, |parent| parent.root);
         let messages = messages.into_iter().map(|(to, body)| NewMessage {
@@ -429,54 +434,54 @@ impl Machine {
         }))
     }
 
-    /// Timers and timeouts that are due at `now`; steps whose pause is over become startable.
+    /// Takes the timers and timeouts that are due at `now`. Steps whose retry is due become startable.
     pub(crate) fn take_due(&mut self, now: Timestamp) -> Vec<(Timestamp, OpNumber)> {
-        let mut cell = self.state.cell.lock();
-        let due: Vec<_> = cell.due.iter().take_while(|(at, _)| *at <= now).copied().collect();
+        let mut table = self.state.table.lock();
+        let due: Vec<_> = table.due.iter().take_while(|(at, _)| *at <= now).copied().collect();
         let mut timers = Vec::new();
         for (at, op) in due {
-            match cell.ops.get(op).map(|slot| &slot.kind) {
-                Some(OpKind::Step(_)) => cell.resume(op),
+            match table.ops.get(op).map(|slot| &slot.kind) {
+                Some(OpKind::Step(_)) => table.end_pause(op),
                 _ => timers.push((at, op)),
             }
         }
         timers
     }
 
-    /// Steps that are to be attempted now.
+    /// The steps that can be attempted now.
     pub(crate) fn startable(&self) -> BTreeSet<OpNumber> {
-        self.state.cell.lock().startable.iter().copied().collect()
+        self.state.table.lock().startable.iter().copied().collect()
     }
 
-    /// Steps to attempt now. Each is given once.
+    /// Takes the steps that can be attempted now.
     pub(crate) fn take_startable(&mut self) -> Vec<StepToAttempt> {
-        let mut cell = self.state.cell.lock();
-        let startable = std::mem::take(&mut cell.startable);
-        startable.into_iter().filter_map(|op| cell.start(op)).collect()
+        let mut table = self.state.table.lock();
+        let startable = std::mem::take(&mut table.startable);
+        startable.into_iter().filter_map(|op| table.start(op)).collect()
     }
 
-    /// Of the steps to attempt now, those that are attempted at most once. Each is given once.
-    pub(crate) fn take_startable_once(&mut self, code: &Registered) -> Vec<StepToAttempt> {
-        let mut cell = self.state.cell.lock();
-        let startable = std::mem::take(&mut cell.startable);
-        let (once, others) = startable.into_iter().partition(|op| cell.is_startable_once(*op, code));
-        cell.startable = others;
+    /// Takes those of the steps to attempt now that are attempted at most once.
+    pub(crate) fn take_startable_once(&mut self, code: &dyn ReplayCode) -> Vec<StepToAttempt> {
+        let mut table = self.state.table.lock();
+        let startable = std::mem::take(&mut table.startable);
+        let (once, others) = startable.into_iter().partition(|op| table.is_startable_once(*op, code));
+        table.startable = others;
         let once: Vec<_> = once;
-        once.into_iter().filter_map(|op| cell.start(op)).collect()
+        once.into_iter().filter_map(|op| table.start(op)).collect()
     }
 
-    /// Whether a step is to be attempted now that is attempted at most once.
-    pub(crate) fn has_startable_once(&self, code: &Registered) -> bool {
-        let cell = self.state.cell.lock();
-        cell.startable.iter().any(|op| cell.is_startable_once(*op, code))
+    /// Whether one of the steps to attempt now is attempted at most once.
+    pub(crate) fn has_startable_once(&self, code: &dyn ReplayCode) -> bool {
+        let table = self.state.table.lock();
+        table.startable.iter().any(|op| table.is_startable_once(*op, code))
     }
 
-    /// The steps that are about to be attempted and that neither the worker nor the workflow has code for.
-    pub(crate) fn missing_step(&self, code: &Registered) -> Option<Stuck> {
-        let cell = self.state.cell.lock();
-        let missing = cell.startable.iter().find_map(|op| match cell.ops.get(*op) {
+    /// Why the run is stuck when the worker has no code for one of the steps to attempt now.
+    pub(crate) fn missing_step(&self, code: &dyn ReplayCode) -> Option<Stuck> {
+        let table = self.state.table.lock();
+        let missing = table.startable.iter().find_map(|op| match table.ops.get(*op) {
             Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. })
-                if step.new.call.is_none() && code.step(&step.new.name).is_none() =>
+                if step.new.call.is_none() && !code.has_step(&step.new.name) =>
             {
                 Some(step.new.name.clone())
             }
@@ -487,109 +492,109 @@ impl Machine {
         Some(stuck(StuckReason::StepNotRegistered, message))
     }
 
-    /// Why the turn cannot be committed: a step is about to be announced that this worker cannot attempt.
-    pub(crate) fn cannot_attempt(&self, code: &Registered) -> Option<Stuck> {
+    /// Why the turn must not be committed: it requests a step that this worker cannot attempt.
+    pub(crate) fn cannot_attempt(&self, code: &dyn ReplayCode) -> Option<Stuck> {
         self.missing_step(code).or_else(|| self.unreadable_once(code))
     }
 
-    /// A step about to be announced that is attempted at most once, and whose input its code cannot read. Once
-    /// it is announced nobody could know that it was not attempted.
-    fn unreadable_once(&self, code: &Registered) -> Option<Stuck> {
+    /// Why the run is stuck when the code of an at-most-once step cannot decode the step's input. This must be found
+    /// before the request is committed: afterwards another worker could not know that the step was not attempted.
+    fn unreadable_once(&self, code: &dyn ReplayCode) -> Option<Stuck> {
         if self.state.rules() < 2 {
             return None;
         }
-        let cell = self.state.cell.lock();
-        let inputs = cell.startable.iter().filter_map(|op| match cell.ops.get(*op) {
-            Some(Op { kind: OpKind::Step(step), .. }) if cell.is_startable_once(*op, code) => {
-                let can_read = code.manner(&step.new.name).filter(|_| step.new.call.is_none())?.can_read;
+        let table = self.state.table.lock();
+        let inputs = table.startable.iter().filter_map(|op| match table.ops.get(*op) {
+            Some(Op { kind: OpKind::Step(step), .. }) if table.is_startable_once(*op, code) => {
+                let can_read = code.can_read_input(&step.new.name).filter(|_| step.new.call.is_none())?;
                 Some((step.new.name.clone(), can_read, step.input.clone()?.ok()?))
             }
             _ => None,
         });
         let inputs: Vec<_> = inputs.collect();
-        drop(cell);
+        drop(table);
         let codec = &**self.state.codec();
         inputs.into_iter().find_map(|(name, can_read, input)| {
-            // An input whose reading panics fails the attempt.
+            // If decoding panics, the attempt reports it.
             let error = catch_unwind(AssertUnwindSafe(|| can_read(&input, codec))).ok()?.err()?;
             let message = format!("the input of step `{name}` does not fit: {error}");
-            Some(unreadable(error.is_coded(), message))
+            Some(stuck_on_unreadable(error.is_coded(), message))
         })
     }
 
-    /// Whether a failed attempt at this step may be followed by another at a moment: not after a cancel,
-    /// and not after the deadline, unless it is shielded.
+    /// Whether a failed attempt at this step may be followed by another one at `at`. A shielded step always may; others
+    /// may not after a cancel or the deadline.
     pub(crate) fn may_retry(&self, op: OpNumber, at: Timestamp) -> bool {
-        if self.state.cell.lock().is_shielded(op) {
+        if self.state.table.lock().is_shielded(op) {
             return true;
         }
         if self.deadline_before(op, at).is_some() {
             return false;
         }
-        self.state.cell.lock().cancelled_at.is_none_or(|before| op.0 >= before)
+        self.state.table.lock().cancelled_at.is_none_or(|before| op.0 >= before)
     }
 
-    /// The deadline of the run, when another attempt at this step at a moment would come after it.
+    /// The deadline of the run, when another attempt at this step at `at` would be after it.
     pub(crate) fn deadline_before(&self, op: OpNumber, at: Timestamp) -> Option<Timestamp> {
         let deadline = self.deadline().filter(|deadline| at >= *deadline)?;
-        (!self.state.cell.lock().is_shielded(op)).then_some(deadline)
+        (!self.state.table.lock().is_shielded(op)).then_some(deadline)
     }
 
-    /// No attempt is under way any more: the run is released.
+    /// Marks no step as being attempted, because the worker releases the run.
     pub(crate) fn forget_attempts(&mut self) {
-        self.state.cell.lock().forget_attempts();
+        self.state.table.lock().forget_attempts();
     }
 
-    /// Nobody attempts a step that was about to be attempted.
+    /// Marks a step as not being attempted: its attempt was prevented from beginning.
     pub(crate) fn withhold_attempt(&mut self, op: OpNumber) {
-        if let Some(Op { kind: OpKind::Step(step), .. }) = self.state.cell.lock().ops.get_mut(op) {
+        if let Some(Op { kind: OpKind::Step(step), .. }) = self.state.table.lock().ops.get_mut(op) {
             step.attempting = false;
         }
     }
 
-    /// Which steps are being attempted: a replayed machine does not know.
+    /// Sets which steps are being attempted. A replayed machine does not know this from its history.
     pub(crate) fn set_attempting(&mut self, ops: &BTreeSet<OpNumber>) {
-        let mut cell = self.state.cell.lock();
+        let mut table = self.state.table.lock();
         for op in ops {
-            if let Some(Op { kind: OpKind::Step(step), .. }) = cell.ops.get_mut(*op) {
+            if let Some(Op { kind: OpKind::Step(step), .. }) = table.ops.get_mut(*op) {
                 step.attempting = true;
             }
         }
-        // A pause that is over leaves no event: whoever is being attempted is not between attempts.
+        // The end of a pause is not recorded: a step that is being attempted is no longer paused.
         for op in ops {
-            cell.resume(*op);
+            table.end_pause(*op);
         }
     }
 
-    /// What the run waits for, for people to see.
+    /// The waits of the run, as its row shows them.
     pub(crate) fn waits(&self) -> Vec<Wait> {
-        let cell = self.state.cell.lock();
-        if self.result.is_some() { cell.awaited_children().collect() } else { cell.waits() }
+        let table = self.state.table.lock();
+        if self.result.is_some() { table.awaited_children().collect() } else { table.waits() }
     }
 
-    /// All that the run waits for.
+    /// All waits of the run.
     pub(crate) fn all_waits(&self) -> Vec<Wait> {
-        let cell = self.state.cell.lock();
-        if self.result.is_some() { cell.awaited_children().collect() } else { cell.all_waits().collect() }
+        let table = self.state.table.lock();
+        if self.result.is_some() { table.awaited_children().collect() } else { table.all_waits().collect() }
     }
 
     /// Everything that two replays of one history must agree on, as text.
     pub(crate) fn summary(&self) -> String {
         let returned = if self.result.is_some() { "returned\n" } else { "" };
-        format!("{returned}{}", self.state.cell.lock().summary())
+        format!("{returned}{}", self.state.table.lock().summary())
     }
 }
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        self.state.make_inert();
-        self.let_go_of_future();
+        self.state.close();
+        self.drop_future();
     }
 }
 
 impl Machine {
-    pub(super) fn let_go_of_future(&mut self) {
-        // What the workflow holds may panic when it is let go of; that is no reason to take others along.
+    pub(super) fn drop_future(&mut self) {
+        // A destructor in the workflow may panic; the worker must survive that.
         let future = self.future.take();
         let _ = catch_unwind(AssertUnwindSafe(|| drop(future)));
     }
@@ -606,11 +611,11 @@ pub(super) fn stuck(reason: StuckReason, message: impl Into<String>) -> Stuck {
 }
 
 pub(super) fn panicked(panic: &(dyn Any + Send)) -> Stuck {
-    let message = format!("the workflow's code panicked: {}; mend it and deploy", panic_text(panic));
+    let message = format!("the workflow's code panicked: {}; fix the code and deploy it", panic_text(panic));
     stuck(StuckReason::Panicked, message)
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     if let Some(text) = panic.downcast_ref::<&str>() {
         (*text).to_owned()

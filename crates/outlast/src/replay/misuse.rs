@@ -1,70 +1,69 @@
-//! What becomes of a context that is used outside of its run's own turn.
+//! Contexts that are used outside of their run's turn.
 //!
-//! Only what the workflow does while the engine polls it happens again in a replay. So whatever a context is asked
-//! for elsewhere gets no number and leaves no event; its handle stays pending, and the run is stuck. Where an
-//! attempt or the workflow of another run did it, that one is to blame and is stuck; otherwise nobody is known
-//! (a spawned task, a thread) and the run itself is.
+//! A replay repeats only what the workflow does while the engine polls it. An operation that is requested elsewhere
+//! therefore gets no number and no event, its handle stays pending, and a run gets stuck: if an attempt or the workflow
+//! of another run used the context, the run of that code; otherwise (a spawned task, a thread) the run of the context.
 
 use outlast_core::{OpNumber, Stuck, StuckReason};
 
-use super::cell::OpKind;
 use super::machine::stuck;
+use super::operation_table::OpKind;
 use super::polling::{self, Misuse};
 use super::state::RunState;
 
-/// The number of an operation that was asked for outside of the run's turn. No operation gets it.
-pub(super) const OUTSIDE: OpNumber = OpNumber(u64::MAX - 1);
+/// The number of an operation that was requested outside of the run's turn. No operation in the table has it.
+pub(super) const OUTSIDE_TURN: OpNumber = OpNumber(u64::MAX - 1);
 
 impl RunState {
-    /// Whether the caller is not the run's own turn. Then what it `did` is noted, and somebody gets stuck.
-    pub(super) fn is_outside(&self, did: impl FnOnce() -> String) -> bool {
-        let is_outside = !polling::is_turn_of(self);
-        if is_outside {
-            self.used_outside(did());
+    /// Whether the caller is outside of the run's turn. If so, reports the `action`, and a run gets stuck.
+    pub(super) fn is_outside_turn(&self, action: impl FnOnce() -> String) -> bool {
+        let is_outside_turn = !polling::is_turn_of(self);
+        if is_outside_turn {
+            self.report_use_outside_turn(action());
         }
-        is_outside
+        is_outside_turn
     }
 
-    /// Whether the handle of an operation is dropped outside of the run's turn. One whose operation is over, or
-    /// whose run is not here any more, means nothing.
-    pub(super) fn is_dropped_outside(&self, op: OpNumber) -> bool {
+    /// Whether the handle of an operation is dropped outside of the run's turn. This is no mistake when the operation
+    /// has ended or the machine of the run was dropped.
+    pub(super) fn is_dropped_outside_turn(&self, op: OpNumber) -> bool {
         if polling::is_turn_of(self) {
             return false;
         }
-        let cell = self.cell.lock();
-        let is_over = cell.inert || !cell.ops.contains(op);
-        drop(cell);
-        if !is_over {
-            self.used_outside(format!("it dropped {}", self.name_of(op)));
+        let table = self.table.lock();
+        let has_ended = table.is_closed || !table.ops.contains(op);
+        drop(table);
+        if !has_ended {
+            self.report_use_outside_turn(format!("it dropped {}", self.describe_op(op)));
         }
         true
     }
 
     #[cold]
-    fn used_outside(&self, did: String) {
-        // Also when the run is not here any more: an attempt may have the context of an earlier replay.
-        if polling::is_blamed(|| Misuse::Context(did.clone())) {
+    fn report_use_outside_turn(&self, action: String) {
+        // Also after the machine was dropped: an attempt may hold the context of an earlier replay.
+        if polling::report_misuse(|| Misuse::Context(action.clone())) {
             return;
         }
-        let mut cell = self.cell.lock();
-        if cell.inert || cell.misused.is_some() {
+        let mut table = self.table.lock();
+        if table.is_closed || table.misused.is_some() {
             return;
         }
         let message = format!(
-            "`ctx` was used outside of the workflow's own code, in a spawned task or on another thread ({did}); \
-             ask for it in the workflow, and use `join!` or `ctx.parallel` for what happens at the same time"
+            "`ctx` was used outside of the workflow's own code, in a spawned task or on another thread ({action}); \
+             call it from the workflow, and use `join!` or `ctx.parallel` for concurrent work"
         );
-        // A run that waits learns of it when it goes on, and that may be late.
+        // Log it now: a waiting run gets stuck only when it continues, which may be much later.
         tracing::warn!(run = %self.run(), "{message}");
-        cell.misused = Some(Box::new(stuck(StuckReason::ContextOutside, message)));
-        drop(cell);
+        table.misused = Some(Box::new(stuck(StuckReason::ContextOutside, message)));
+        drop(table);
         self.waker.wake_as_foreign();
     }
 
-    /// An operation as it is named in a report.
-    pub(super) fn name_of(&self, op: OpNumber) -> String {
-        let cell = self.cell.lock();
-        let name = match cell.ops.get(op).map(|slot| &slot.kind) {
+    /// The description of an operation in a report.
+    pub(super) fn describe_op(&self, op: OpNumber) -> String {
+        let table = self.table.lock();
+        let name = match table.ops.get(op).map(|slot| &slot.kind) {
             Some(OpKind::Step(step)) => format!("step `{}`", step.new.name),
             Some(OpKind::Hook { name, .. }) => format!("hook `{name}`"),
             Some(OpKind::Child(child)) => format!("child `{}`", child.workflow),
@@ -75,15 +74,15 @@ impl RunState {
     }
 }
 
-/// Why the run of an attempt is stuck that used a context.
-pub(crate) fn used_in_step(step: &str, did: &str) -> String {
+/// Why a run is stuck whose step used a context.
+pub(crate) fn used_in_step(step: &str, action: &str) -> String {
     format!(
-        "`ctx` was used inside step `{step}`, outside of the workflow's own code ({did}); \
-         return from the step and call it from the workflow: no replay would find it there"
+        "`ctx` was used inside step `{step}`, outside of the workflow's own code ({action}); \
+         return from the step and call it from the workflow: a replay does not execute the step"
     )
 }
 
-/// Why a run is stuck whose workflow did what it must not.
+/// Why a run is stuck whose workflow made a mistake.
 pub(super) fn misused(misuse: Misuse) -> Stuck {
     match misuse {
         Misuse::CalledDirectly(step) => {
@@ -93,10 +92,10 @@ pub(super) fn misused(misuse: Misuse) -> Stuck {
             );
             stuck(StuckReason::CalledDirectly, message)
         }
-        Misuse::Context(did) => {
+        Misuse::Context(action) => {
             let message = format!(
-                "the workflow used the `ctx` of another run ({did}); use the one that it was given: \
-                 no replay of the other run would find it there"
+                "the workflow used the `ctx` of another run ({action}); use the context that it was given: \
+                 a replay of the other run would not repeat the call"
             );
             stuck(StuckReason::ContextOutside, message)
         }

@@ -1,12 +1,12 @@
-//! What this thread polls: the workflow of a run, an attempt at a step, or neither. Two mistakes are found by it.
+//! Records what this thread is polling: the workflow of a run, an attempt at a step, or neither. This detects two
+//! mistakes.
 //!
-//! A step's function returns an attempt, which does its work when it is polled. A workflow that awaits an
-//! attempt itself, `mail(n).await` instead of `ctx.step(mail, n).await`, would repeat the effect at every
-//! replay. So an attempt asks here before it does anything.
+//! A step's function returns an attempt, which does its work when it is polled. A workflow that awaits an attempt
+//! itself, `mail(n).await` instead of `ctx.step(mail, n).await`, would repeat the effect in every replay. An attempt
+//! therefore calls [`is_direct_call`] before it does anything.
 //!
-//! A context that is used anywhere but in the turn of its run, in an attempt or in a spawned task, would add
-//! operations to the history at moments that no replay can find again. So every call of a context asks here
-//! whether this thread polls the workflow of its run.
+//! A context that is used outside of the turn of its run, in an attempt or in a spawned task, would add operations to
+//! the history at times that a replay cannot reproduce. Every method of a context therefore calls [`is_turn_of`].
 
 use std::cell::{Cell, RefCell};
 
@@ -20,23 +20,23 @@ enum Polled {
     Attempt,
 }
 
-/// What was polled did what it must not.
+/// A mistake of the workflow or attempt that was polled.
 #[derive(Debug)]
 pub(crate) enum Misuse {
     /// A workflow polled an attempt at this step.
     CalledDirectly(&'static str),
-    /// A context was used which is not that of the workflow that is polled. This says what it was used for.
+    /// A context of another run was used. The text says for what.
     Context(String),
 }
 
 thread_local! {
-    /// What is polled, and whether it has done what it must not.
+    /// What is being polled, and whether it has made a mistake.
     static POLLED: Cell<(Polled, bool)> = const { Cell::new((Polled::Neither, false)) };
-    /// What that was. Apart, so that a poll without a mistake does not touch it.
+    /// The mistake. Separate, so that a poll without a mistake does not access it.
     static MISUSE: RefCell<Option<Misuse>> = const { RefCell::new(None) };
 }
 
-/// Says what was polled before, even when the poll panics.
+/// Restores what was being polled before, even when the poll panics.
 struct Restore((Polled, bool));
 
 impl Drop for Restore {
@@ -45,12 +45,12 @@ impl Drop for Restore {
     }
 }
 
-/// Polls, or calls, a run's workflow. The second answer is what it did that it must not, the first such thing.
+/// Polls, or calls, the workflow of a run. Also returns its first mistake, if there was one.
 pub(super) fn workflow<T>(state: &RunState, poll: impl FnOnce() -> T) -> (T, Option<Misuse>) {
     polled(Polled::Workflow(address(state)), poll)
 }
 
-/// Polls, or calls, an attempt. The second answer is what it did that it must not, the first such thing.
+/// Polls, or calls, an attempt. Also returns its first mistake, if there was one.
 pub(crate) fn attempt<T>(poll: impl FnOnce() -> T) -> (T, Option<Misuse>) {
     polled(Polled::Attempt, poll)
 }
@@ -64,24 +64,24 @@ fn polled<T>(what: Polled, poll: impl FnOnce() -> T) -> (T, Option<Misuse>) {
     }
 }
 
-/// Whether a workflow polls an attempt at this step, which then must not begin. The run gets stuck.
+/// Whether a workflow polls an attempt at this step. The attempt must not begin then, and the run gets stuck.
 pub(crate) fn is_direct_call(step: &'static str) -> bool {
     if !matches!(POLLED.get().0, Polled::Workflow(_)) {
         return false;
     }
-    is_blamed(|| Misuse::CalledDirectly(step))
+    report_misuse(|| Misuse::CalledDirectly(step))
 }
 
-/// Whether this thread polls the workflow of this run.
+/// Whether this thread is polling the workflow of this run.
 pub(super) fn is_turn_of(state: &RunState) -> bool {
     matches!(POLLED.get().0, Polled::Workflow(polled) if polled == address(state))
 }
 
-/// Blames what this thread polls for a mistake; false when that is neither a workflow nor an attempt.
-pub(super) fn is_blamed(misuse: impl FnOnce() -> Misuse) -> bool {
+/// Records a mistake of the workflow or attempt that this thread is polling. Returns false when it polls neither.
+pub(super) fn report_misuse(misuse: impl FnOnce() -> Misuse) -> bool {
     match POLLED.get() {
         (Polled::Neither, _) => false,
-        // The first one is reported.
+        // Only the first mistake is reported.
         (_, true) => true,
         (polled, false) => {
             POLLED.set((polled, true));

@@ -1,7 +1,7 @@
-//! Queued steps: steps that travel to other workers, each as a run of its own.
+//! Queued steps: steps that other workers execute, each as a run of its own.
 //!
-//! To its parent such a step is an operation like any other step, and its run is a child that nobody else
-//! knows of: started with the commit that announces it, told when nobody waits any more, and heard once.
+//! For the workflow a queued step is an operation like any other step. Its run is a child that is started with the
+//! commit of the request, is terminated when the workflow no longer waits for it, and reports its outcome once.
 
 use outlast_core::queue::{default_queue, workflow_of_step};
 use outlast_core::{
@@ -9,14 +9,14 @@ use outlast_core::{
     RunId, Wait,
 };
 
-use super::cell::{Cell, Op, OpKind, Phase, StepOp};
-use super::children::{OpenChild, WishedChild};
+use super::children::{OpenChild, PendingChild};
+use super::operation_table::{Op, OpKind, OperationTable, Phase, StepOp};
 
 /// The version of the workflows whose runs are queued steps.
 pub(crate) const QUEUED_VERSION: u32 = 1;
 
 impl StepOp {
-    /// What it waits for, when it does.
+    /// The wait of the step, if it is queued or paused between two attempts.
     pub(super) fn wait(&self, op: u64) -> Option<Wait> {
         let name = || self.new.name.to_string();
         match (&self.queued, self.retry_at) {
@@ -29,8 +29,8 @@ impl StepOp {
     }
 }
 
-impl Cell {
-    /// Requests a queued step: a run that is started with the commit.
+impl OperationTable {
+    /// Requests a queued step. Its run is started with the commit.
     pub(super) fn request_queued(&mut self, op: OpNumber, input: Payload) -> Option<Event> {
         let Some(Op { kind: OpKind::Step(step), is_shielded, .. }) = self.ops.get_mut(op) else {
             return None;
@@ -39,27 +39,27 @@ impl Cell {
         let (name, policy) = (step.new.name.clone(), step.new.policy);
         let queue = step.new.queue.clone().or_else(|| policy.queue.map(Into::into));
         if queue.is_none() {
-            self.refused.push((op, without_queue(&name)));
+            self.invalid_requests.push((op, without_queue(&name)));
         }
         let queued = Queued {
             run: RunId::of_child(self.run, op.0, self.now, self.rules),
             queue: queue.unwrap_or_else(default_queue),
             priority: policy.priority.unwrap_or(self.priority),
         };
-        let is_refused = self.refused.iter().any(|(refused, _)| *refused == op);
+        let is_invalid = self.invalid_requests.iter().any(|(invalid_requests, _)| *invalid_requests == op);
         step.queued = Some(Box::new(queued.clone()));
-        self.children.insert(op, open(&queued, &name, is_shielded));
-        if !is_refused && !self.is_known(op) {
-            let started = started(op, &queued, &name, input.clone());
-            let wished = WishedChild { started, key: None, awaits: true, policy: travelling(policy) };
-            self.wishes().children.push(wished);
+        self.children.insert(op, open_child(&queued, &name, is_shielded));
+        if !is_invalid && !self.is_recorded(op) {
+            let started = child_started(op, &queued, &name, input.clone());
+            let pending = PendingChild { started, key: None, awaits: true, policy: queued_policy(policy) };
+            self.pending_outbox().children.push(pending);
         }
         Some(Event::StepStarted { op, name, input, queued: Some(Box::new(queued)) })
     }
 
-    /// Takes over what history has of a step: whether it was queued and where to, whatever the code says
-    /// today.
-    pub(super) fn adopt_step(&mut self, op: OpNumber, input: &Payload, recorded: Option<&Queued>) {
+    /// Replaces the input and the queue of a step with the recorded ones, which are authoritative even if the code has
+    /// changed.
+    pub(super) fn apply_recorded_step(&mut self, op: OpNumber, input: &Payload, recorded: Option<&Queued>) {
         let Some(Op { phase, kind: OpKind::Step(step), is_shielded, .. }) = self.ops.get_mut(op) else {
             return;
         };
@@ -81,7 +81,7 @@ impl Cell {
         }
         if let Some(recorded) = recorded {
             step.queued = Some(Box::new(recorded.clone()));
-            self.children.insert(op, open(recorded, &step.new.name, *is_shielded));
+            self.children.insert(op, open_child(recorded, &step.new.name, *is_shielded));
         }
     }
 
@@ -91,7 +91,7 @@ impl Cell {
             if step.queued.is_some())
     }
 
-    /// The failure of a queued step. One that was never attempted does not know which step it is.
+    /// The event of a failed queued step. The failure of a step that was never attempted lacks the name of the step.
     pub(super) fn queued_failed(&self, op: OpNumber, failure: Failure) -> Event {
         let failure = match self.ops.get(op).map(|slot| &slot.kind) {
             Some(OpKind::Step(step)) if failure.step.is_none() => {
@@ -103,43 +103,43 @@ impl Cell {
         Event::StepFailed { op, failure }
     }
 
-    /// Tells the queued steps that are not shielded that the run is to stop. One that has not begun ends; one
-    /// that is being attempted is told, and its real outcome is awaited.
+    /// Cancels the queued steps that are not shielded. A step that has not begun ends. A step that is being attempted
+    /// receives the cancel, and its outcome is awaited.
     pub(super) fn cancel_queued(&mut self, reason: &str) {
         for run in self.queued_runs(|step| !step.is_shielded) {
             self.cancel_child(run, reason.into());
         }
     }
 
-    /// Nobody waits for the queued steps any more.
-    pub(super) fn withdraw_queued(&mut self, reason: &str) {
+    /// Terminates all queued steps, because the run has ended.
+    pub(super) fn terminate_queued_runs(&mut self, reason: &str) {
         for run in self.queued_runs(|_| true) {
-            self.withdraw(run, reason.into());
+            self.terminate_queued_run(run, reason.into());
         }
     }
 
-    /// Nobody waits for a queued step any more: it ends, and an attempt that is under way is told.
-    pub(super) fn withdraw(&mut self, run: RunId, reason: String) {
+    /// Terminates a queued step that the workflow no longer waits for. An attempt in progress is asked to stop.
+    pub(super) fn terminate_queued_run(&mut self, run: RunId, reason: String) {
         if !self.is_replaying() {
-            self.wishes().messages.push((run, MessageBody::Terminate { reason }));
+            self.pending_outbox().messages.push((run, MessageBody::Terminate { reason }));
         }
     }
 
-    fn queued_runs(&self, is_meant: impl Fn(&OpenChild) -> bool) -> Vec<RunId> {
-        if self.inert {
+    fn queued_runs(&self, is_selected: impl Fn(&OpenChild) -> bool) -> Vec<RunId> {
+        if self.is_closed {
             return Vec::new();
         }
-        let meant = self.children.values().filter(|child| child.is_step && is_meant(child));
-        meant.map(|child| child.run).collect()
+        let selected = self.children.values().filter(|child| child.is_step && is_selected(child));
+        selected.map(|child| child.run).collect()
     }
 }
 
-fn open(queued: &Queued, step: &str, is_shielded: bool) -> OpenChild {
+fn open_child(queued: &Queued, step: &str, is_shielded: bool) -> OpenChild {
     let (run, workflow) = (queued.run, workflow_of_step(step));
     OpenChild { run, workflow, on_parent_end: ParentEnd::Cancel, is_step: true, is_shielded }
 }
 
-fn started(op: OpNumber, queued: &Queued, step: &str, input: Payload) -> ChildStarted {
+fn child_started(op: OpNumber, queued: &Queued, step: &str, input: Payload) -> ChildStarted {
     ChildStarted {
         op,
         run: queued.run,
@@ -155,9 +155,9 @@ fn started(op: OpNumber, queued: &Queued, step: &str, input: Payload) -> ChildSt
     }
 }
 
-/// What travels of a policy: how often and how long. Where and with how many others is for the worker that
-/// attempts the step.
-fn travelling(policy: Policy) -> Option<Box<Policy>> {
+/// The part of a policy that is sent with a queued step: retries and timeouts. The worker that attempts the step
+/// applies its own limits and threads.
+fn queued_policy(policy: Policy) -> Option<Box<Policy>> {
     let Policy { is_blocking, limit, queue, priority, .. } = Policy::DEFAULT;
     let policy = Policy { is_blocking, limit, queue, priority, ..policy };
     (policy != Policy::DEFAULT).then(|| Box::new(policy))
@@ -165,8 +165,8 @@ fn travelling(policy: Policy) -> Option<Box<Policy>> {
 
 fn without_queue(step: &str) -> Failure {
     let message = format!(
-        "step `{step}` has a priority and no queue, so that there is no line for it to stand in; \
-         add `.queue(…)`, or leave the priority out"
+        "step `{step}` has a priority but no queue; a priority applies only within a queue: \
+         add `.queue(…)`, or remove the priority"
     );
     Failure::new(FailureKind::Invalid, message)
 }

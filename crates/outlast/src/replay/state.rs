@@ -1,7 +1,7 @@
-//! The state that a run's future and the engine share: operations, buffers, time.
+//! The state that a run's future and the engine share: operations, received payloads, time.
 //!
-//! The future creates, polls and drops operations here; the engine opens what was created, sets
-//! outcomes, and reads what was decided. Both do so in the same order in every replay.
+//! The future creates, polls and drops operations here. The engine requests what was created, sets outcomes, and reads
+//! the decisions of the workflow. Both act in the same order in every replay.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use outlast_core::queue::{check_priority, check_queue, default_queue, step_of_wo
 use outlast_core::refusal::check_tags;
 use outlast_core::{
     Codec, Event, Failure, FailureKind, Headers, OpNumber, Parent, ParentEnd, Payload, Policy, RunId,
-    RunStarted, Stuck, StuckReason, Tags, Timestamp,
+    RunStarted, Stuck, Tags, Timestamp,
 };
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::cancel::REFUSED;
-use super::cell::{Cell, Due, Op, OpKind, Phase, Recording, StepOp};
 use super::children::ChildOp;
+use super::handle::OpHandle;
 use super::hooks::{Arrival, CanRead};
-use super::misuse::OUTSIDE;
+use super::misuse::OUTSIDE_TURN;
+use super::operation_table::{FireTime, Op, OpKind, OperationTable, Phase, Recording, StepOp};
 use super::waker::RunWaker;
-use crate::error::{Error, kind_of_payload};
-use crate::operation::OpHandle;
-use crate::registry::StepCall;
+use crate::authoring::registry::StepCall;
+use crate::error::{Error, kind_of_payload, stuck_on_unreadable};
 
-/// What the future of one run and the engine share.
+/// The state that the future of one run and the engine share.
 pub(crate) struct RunState {
     run: RunId,
     workflow: Arc<str>,
@@ -42,27 +42,27 @@ pub(crate) struct RunState {
     policy: Option<Box<Policy>>,
     codec: Arc<dyn Codec>,
     pub(super) waker: Arc<RunWaker>,
-    pub(super) cell: Mutex<Cell>,
+    pub(super) table: Mutex<OperationTable>,
 }
 
-/// A step about to be asked for.
+/// A step that is about to be requested.
 pub(crate) struct NewStep {
     pub(crate) name: Arc<str>,
     pub(crate) was: &'static [&'static str],
     pub(crate) policy: Policy,
     pub(crate) call: Option<StepCall>,
-    /// The queue by which it travels, when the workflow says so; otherwise the policy does.
+    /// The queue that the workflow chose for this request; `None` means the queue of the policy.
     pub(crate) queue: Option<Arc<str>>,
 }
 
 impl NewStep {
-    /// Whether it is attempted by whoever holds the run.
+    /// Whether the worker that holds the run attempts it, without a queue.
     pub(crate) fn is_in_place(&self) -> bool {
         self.queue.is_none() && self.policy.queue.is_none() && self.policy.priority.is_none()
     }
 }
 
-/// A child about to be asked for.
+/// A child that is about to be requested.
 pub(crate) struct NewChildRun<'a> {
     pub(crate) workflow: &'a str,
     pub(crate) version: u32,
@@ -72,7 +72,7 @@ pub(crate) struct NewChildRun<'a> {
 
 impl RunState {
     pub(crate) fn new(run: RunId, started: &RunStarted, codec: Arc<dyn Codec>, now: Timestamp) -> Self {
-        let cell = Cell::new(run, started, now);
+        let table = OperationTable::new(run, started, now);
         Self {
             run,
             rules: started.rules,
@@ -84,7 +84,7 @@ impl RunState {
             policy: started.policy.clone(),
             codec,
             waker: Arc::default(),
-            cell: Mutex::new(cell),
+            table: Mutex::new(table),
         }
     }
 
@@ -117,13 +117,13 @@ impl RunState {
         self.deadline
     }
 
-    /// How the step is attempted that is this run's whole life.
+    /// The policy of the step that this run executes, when the run is a queued step.
     pub(crate) fn policy(&self) -> Policy {
         self.policy.as_deref().copied().unwrap_or_default()
     }
 
-    /// The operation whose whole life this run is, when it is a queued step.
-    pub(crate) fn asker(&self) -> Option<(RunId, OpNumber)> {
+    /// The run and operation that requested this run, when it is a queued step.
+    pub(crate) fn requested_by(&self) -> Option<(RunId, OpNumber)> {
         let parent = self.parent.filter(|_| step_of_workflow(&self.workflow).is_some())?;
         Some((parent.run, parent.op))
     }
@@ -133,26 +133,28 @@ impl RunState {
     }
 
     pub(crate) fn now(&self) -> Timestamp {
-        self.cell.lock().now
+        self.table.lock().now
     }
 
+    /// Whether a cancel was delivered.
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.cell.lock().cancelled_at.is_some()
+        self.table.lock().cancelled_at.is_some()
     }
 
-    /// Whether operations that are not shielded are refused.
+    /// Whether operations that are not shielded are refused, because the run was cancelled.
     pub(crate) fn is_refusing(&self) -> bool {
-        self.cell.lock().refusals.is_some()
+        self.table.lock().refusals.is_some()
     }
 
-    /// SplitMix64: one addition and a mix, so the sequence depends on the run alone.
+    /// The next random number. SplitMix64, seeded with the run's id: every replay gets the same sequence. It must not
+    /// be used for secrets, since the id is public.
     pub(crate) fn random(&self) -> u64 {
-        if self.is_outside(|| "it drew a random number".to_owned()) {
-            panic!("{OUTSIDE_PANIC}");
+        if self.is_outside_turn(|| "it requested a random number".to_owned()) {
+            panic!("{OUTSIDE_TURN_PANIC}");
         }
-        let mut cell = self.cell.lock();
-        cell.random = cell.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = cell.random;
+        let mut table = self.table.lock();
+        table.random = table.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = table.random;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
@@ -169,13 +171,13 @@ impl RunState {
         self.create_stored_step(new, input, is_shielded)
     }
 
-    /// What a step is given, as it is stored; `None` when history has it.
+    /// The input of a step as it is stored; `None` when the history contains it, so that it need not be encoded.
     pub(crate) fn step_input<I: Serialize>(&self, input: &I) -> Option<Result<Payload, Failure>> {
-        // Outside the lock: it is the user's code, and may use the context.
-        self.is_new().then(|| self.encode(input))
+        // Serialize outside the lock: this runs code of the user, which may use the context.
+        self.is_next_op_new().then(|| self.encode(input))
     }
 
-    /// A step whose input is as it is stored; `None` when history has it.
+    /// Creates a step from its stored input, which is `None` when the history contains it.
     #[track_caller]
     pub(crate) fn create_stored_step(
         self: &Arc<Self>,
@@ -183,11 +185,11 @@ impl RunState {
         input: Option<Result<Payload, Failure>>,
         is_shielded: bool,
     ) -> OpHandle {
-        if self.is_outside(|| format!("it asked for step `{}`", new.name)) {
-            return OpHandle::new(self.clone(), OUTSIDE);
+        if self.is_outside_turn(|| format!("it requested step `{}`", new.name)) {
+            return OpHandle::new(self.clone(), OUTSIDE_TURN);
         }
         let problem = name_problem("step", &new.name);
-        let mut cell = self.cell.lock();
+        let mut table = self.table.lock();
         let step = Box::new(StepOp {
             new,
             input,
@@ -198,7 +200,7 @@ impl RunState {
             attempting: false,
             queued: None,
         });
-        let op = cell.create(OpKind::Step(step), problem, is_shielded);
+        let op = table.create(OpKind::Step(step), problem, is_shielded);
         OpHandle::new(self.clone(), op)
     }
 
@@ -208,63 +210,68 @@ impl RunState {
         duration: Result<Duration, InvalidDuration>,
         is_shielded: bool,
     ) -> OpHandle {
-        if self.is_outside(|| "it asked for a timer".to_owned()) {
-            return OpHandle::new(self.clone(), OUTSIDE);
+        if self.is_outside_turn(|| "it requested a timer".to_owned()) {
+            return OpHandle::new(self.clone(), OUTSIDE_TURN);
         }
         let problem = duration.as_ref().err().map(|error| Failure::of_error(FailureKind::Invalid, error));
-        let due = Due::After(duration.unwrap_or_default());
+        let due = FireTime::After(duration.unwrap_or_default());
         let kind = OpKind::Timer { due, started_at: Timestamp::NEVER, fire_at: Timestamp::NEVER };
-        let op = self.cell.lock().create(kind, problem, is_shielded);
+        let op = self.table.lock().create(kind, problem, is_shielded);
         OpHandle::new(self.clone(), op)
     }
 
     #[track_caller]
     pub(crate) fn create_timer_at(self: &Arc<Self>, moment: Timestamp, is_shielded: bool) -> OpHandle {
-        if self.is_outside(|| "it asked for a timer".to_owned()) {
-            return OpHandle::new(self.clone(), OUTSIDE);
+        if self.is_outside_turn(|| "it requested a timer".to_owned()) {
+            return OpHandle::new(self.clone(), OUTSIDE_TURN);
         }
-        let kind =
-            OpKind::Timer { due: Due::At(moment), started_at: Timestamp::NEVER, fire_at: Timestamp::NEVER };
-        let op = self.cell.lock().create(kind, None, is_shielded);
+        let kind = OpKind::Timer {
+            due: FireTime::At(moment),
+            started_at: Timestamp::NEVER,
+            fire_at: Timestamp::NEVER,
+        };
+        let op = self.table.lock().create(kind, None, is_shielded);
         OpHandle::new(self.clone(), op)
     }
 
-    /// The value that history has; live, what `compute` returns, as a replay will read it.
+    /// The recorded value. In a live run it is computed and recorded first, and then decoded as a replay will decode
+    /// it.
     #[track_caller]
     pub(crate) fn record<T, F>(&self, name: &str, compute: F) -> Result<T, Error>
     where
         T: Serialize + DeserializeOwned,
         F: FnOnce() -> T,
     {
-        if self.is_outside(|| format!("it recorded value `{name}`")) {
-            return Err(Error::invalid(OUTSIDE_PANIC));
+        if self.is_outside_turn(|| format!("it recorded value `{name}`")) {
+            return Err(Error::invalid(OUTSIDE_TURN_PANIC));
         }
-        let recording = self.cell.lock().record(name, name_problem("value", name));
+        let recording = self.table.lock().record(name, name_problem("value", name));
         let (op, value) = match recording {
             Recording::Never(failure) => return Err(Error::of_failure(failure)),
-            Recording::Known(op, value) => (op, value),
+            Recording::Recorded(op, value) => (op, value),
             Recording::New(op) => {
-                let before = self.cell.lock().traces();
+                let before = self.table.lock().side_effect_counters();
                 let value = compute();
                 assert!(
-                    self.cell.lock().traces() == before,
-                    "the closure of value `{name}` uses the context, which a replay would not do; \
-                     ask for what it needs before `ctx.record`"
+                    self.table.lock().side_effect_counters() == before,
+                    "the closure of value `{name}` uses the context, but a replay does not call the closure; \
+                     call the context before `ctx.record`"
                 );
                 let value = self.encode(&value);
                 let event = Event::ValueRecorded { op, name: name.into(), value: value.clone() };
-                self.cell.lock().recorded(event);
+                self.table.lock().recorded(event);
                 (op, value)
             }
         };
         let decoded = self.codec.decode(value.map_err(Error::of_failure)?).and_then(|plain| plain.decode());
         decoded.map_err(|error| {
             if self.rules >= 2 {
-                let message = format!("the recorded value `{name}` (operation {op}) cannot be read: {error}");
-                self.set_unreadable(unreadable(error.is_coded(), message));
+                let problem = error.cannot_be_read();
+                let message = format!("the recorded value `{name}` (operation {op}) {problem}");
+                self.set_unreadable(stuck_on_unreadable(error.is_coded(), message));
                 if cfg!(panic = "unwind") {
-                    // The code after this call must not run, and there is nothing to await. The turn is
-                    // discarded, so that nobody sees this panic; no hook is called for it.
+                    // The code after this call must not run, and the call cannot return `Pending`. The turn is
+                    // discarded, so this panic is not reported, and `resume_unwind` calls no panic hook.
                     std::panic::resume_unwind(Box::new("a recorded value cannot be read"));
                 }
             }
@@ -273,12 +280,12 @@ impl RunState {
         })
     }
 
-    /// The code awaits a value that it cannot read: this turn is its last, and is discarded.
+    /// Records that the code awaits a value that it cannot decode. The turn is discarded and the run is stuck.
     pub(crate) fn set_unreadable(&self, stuck: Stuck) {
-        let mut cell = self.cell.lock();
-        // Code that has diverged awaits what is not its own.
-        if !cell.is_astray() {
-            cell.unreadable.get_or_insert(Box::new(stuck));
+        let mut table = self.table.lock();
+        // The value belongs to a different operation if the code has diverged.
+        if !table.has_diverged() {
+            table.unreadable.get_or_insert(Box::new(stuck));
         }
     }
 
@@ -286,13 +293,13 @@ impl RunState {
         if let Some(problem) = name_problem("patch", name) {
             panic!("{}", problem.message);
         }
-        if let Some(answer) = self.cell.lock().patch_answer(name) {
+        if let Some(answer) = self.table.lock().patch_answer(name) {
             return answer;
         }
-        if self.is_outside(|| format!("it asked for patch `{name}`")) {
-            panic!("{OUTSIDE_PANIC}");
+        if self.is_outside_turn(|| format!("it called `patched` with `{name}`")) {
+            panic!("{OUTSIDE_TURN_PANIC}");
         }
-        self.cell.lock().patched(name)
+        self.table.lock().patched(name)
     }
 
     #[track_caller]
@@ -302,22 +309,22 @@ impl RunState {
         can_read: CanRead,
         is_shielded: bool,
     ) -> OpHandle {
-        if self.is_outside(|| format!("it asked for hook `{name}`")) {
-            return OpHandle::new(self.clone(), OUTSIDE);
+        if self.is_outside_turn(|| format!("it requested hook `{name}`")) {
+            return OpHandle::new(self.clone(), OUTSIDE_TURN);
         }
         let kind = OpKind::Hook { name: name.into(), timeout: None, timeout_at: None, can_read, taken: None };
-        let op = self.cell.lock().create(kind, name_problem("hook", name), is_shielded);
+        let op = self.table.lock().create(kind, name_problem("hook", name), is_shielded);
         OpHandle::new(self.clone(), op)
     }
 
-    /// What a child is given, checked and plain; `None` when history has it.
+    /// The input of a child as JSON, after its check; `None` when the history contains it.
     pub(crate) fn child_input<I: Serialize>(
         &self,
         input: &I,
         check: impl FnOnce() -> Result<(), Failure>,
     ) -> Option<Result<Payload, Failure>> {
-        // Outside the lock: it is the user's code, and may use the context.
-        self.is_new().then(|| check().and_then(|()| self.plain(input)))
+        // Serialize outside the lock: this runs code of the user, which may use the context.
+        self.is_next_op_new().then(|| check().and_then(|()| self.to_json(input)))
     }
 
     #[track_caller]
@@ -328,19 +335,19 @@ impl RunState {
         is_shielded: bool,
     ) -> OpHandle {
         let NewChildRun { workflow, version, queue, priority } = new;
-        if self.is_outside(|| format!("it asked for child `{workflow}`")) {
-            return OpHandle::new(self.clone(), OUTSIDE);
+        if self.is_outside_turn(|| format!("it requested child `{workflow}`")) {
+            return OpHandle::new(self.clone(), OUTSIDE_TURN);
         }
         let problem = name_problem("workflow", workflow);
         let digest = plain.as_ref().and_then(|plain| plain.as_ref().ok()).map_or(0, Payload::digest);
-        let input = plain.map(|plain| plain.and_then(|plain| self.coded(plain)));
-        let mut cell = self.cell.lock();
+        let input = plain.map(|plain| plain.and_then(|plain| self.apply_codec(plain)));
+        let mut table = self.table.lock();
         let child = Box::new(ChildOp {
             workflow: workflow.into(),
             version,
             queue: queue.map_or_else(default_queue, Into::into),
             priority,
-            run: RunId::of_child(self.run, cell.next_op, cell.now, cell.rules),
+            run: RunId::of_child(self.run, table.next_op, table.now, table.rules),
             input,
             digest,
             key: None,
@@ -349,14 +356,14 @@ impl RunState {
             on_parent_end: ParentEnd::Cancel,
             is_detached: false,
         });
-        let op = cell.create(OpKind::Child(child), problem, is_shielded);
+        let op = table.create(OpKind::Child(child), problem, is_shielded);
         OpHandle::new(self.clone(), op)
     }
 
     pub(crate) fn set_child_key(&self, op: OpNumber, key: String) {
         if key.is_empty() {
             let message = "the child's key is empty; give it at least one character";
-            return self.spoil(op, Failure::new(FailureKind::Invalid, message));
+            return self.fail_before_request(op, Failure::new(FailureKind::Invalid, message));
         }
         self.edit_child(op, |child| child.key = Some(key));
     }
@@ -369,11 +376,11 @@ impl RunState {
         self.edit_child(op, |child| child.on_parent_end = choice);
     }
 
-    /// The queue by which a step travels, or in which a child stands.
+    /// Sets the queue of a step or a child.
     pub(crate) fn set_queue(&self, op: OpNumber, queue: &str) {
         if let Err(reason) = check_queue(queue) {
             let kind = if queue.is_empty() { FailureKind::Invalid } else { FailureKind::Limit };
-            return self.spoil(op, Failure::new(kind, reason));
+            return self.fail_before_request(op, Failure::new(kind, reason));
         }
         let mut is_call = None;
         self.edit(op, |kind| match kind {
@@ -383,14 +390,14 @@ impl RunState {
             _ => {}
         });
         if let Some(name) = is_call {
-            self.spoil(op, Failure::new(FailureKind::Invalid, written_in_place(&name)));
+            self.fail_before_request(op, Failure::new(FailureKind::Invalid, written_in_place(&name)));
         }
     }
 
-    /// How urgent a queued step or a child is.
+    /// Sets the priority of a queued step or a child.
     pub(crate) fn set_priority(&self, op: OpNumber, priority: u8) {
         if let Err(reason) = check_priority(priority) {
-            return self.spoil(op, Failure::new(FailureKind::Invalid, reason));
+            return self.fail_before_request(op, Failure::new(FailureKind::Invalid, reason));
         }
         self.edit(op, |kind| match kind {
             OpKind::Step(step) => step.new.policy.priority = Some(priority),
@@ -399,7 +406,7 @@ impl RunState {
         });
     }
 
-    /// Nobody awaits the child's end.
+    /// Detaches a child: the run does not await its end.
     pub(crate) fn detach_child(&self, op: OpNumber) {
         self.edit_child(op, |child| {
             child.on_parent_end = ParentEnd::Abandon;
@@ -417,44 +424,45 @@ impl RunState {
 
     /// The run that an operation starts.
     pub(crate) fn child_run(&self, op: OpNumber) -> RunId {
-        let cell = self.cell.lock();
-        match cell.ops.get(op).map(|slot| &slot.kind) {
+        let table = self.table.lock();
+        match table.ops.get(op).map(|slot| &slot.kind) {
             Some(OpKind::Child(child)) => child.run,
-            _ => RunId::of_child(self.run, op.0, cell.now, cell.rules),
+            _ => RunId::of_child(self.run, op.0, table.now, table.rules),
         }
     }
 
     /// Sets a tag of the run.
     pub(crate) fn tag(&self, name: &str, value: &str) -> Result<(), Error> {
-        if self.is_outside(|| format!("it set tag `{name}`")) {
-            return Err(Error::invalid(OUTSIDE_PANIC));
+        if self.is_outside_turn(|| format!("it set tag `{name}`")) {
+            return Err(Error::invalid(OUTSIDE_TURN_PANIC));
         }
-        let mut cell = self.cell.lock();
-        let op = OpNumber(cell.next_op);
-        if cell.inert {
+        let mut table = self.table.lock();
+        let op = OpNumber(table.next_op);
+        if table.is_closed {
             return Ok(());
         }
-        let has_event = cell.rules < 2;
-        cell.next_op += u64::from(has_event);
-        let mut all = cell.tags.clone();
+        let has_event = table.rules < 2;
+        table.next_op += u64::from(has_event);
+        let mut all = table.tags.clone();
         all.insert(name.into(), value.into());
         check_tags(&all).map_err(|message| Error::of_failure(Failure::new(FailureKind::Limit, message)))?;
         let tags = Tags::from([(name.into(), value.into())]);
         if has_event {
-            cell.set_tags(op, tags);
+            table.set_tags(op, tags);
         } else {
-            cell.set_tags_without_event(tags);
+            table.set_tags_without_event(tags);
         }
         Ok(())
     }
 
     pub(crate) fn tags(&self) -> Tags {
-        self.cell.lock().tags.clone()
+        self.table.lock().tags.clone()
     }
 
-    fn is_new(&self) -> bool {
-        let cell = self.cell.lock();
-        cell.next_op >= cell.known_ops
+    /// Whether the next operation is not in the history.
+    fn is_next_op_new(&self) -> bool {
+        let table = self.table.lock();
+        table.next_op >= table.recorded_ops
     }
 
     pub(crate) fn edit_policy(&self, op: OpNumber, edit: impl FnOnce(&mut Policy)) {
@@ -473,39 +481,39 @@ impl RunState {
         });
     }
 
-    /// An operation that was not requested yet fails with this.
-    pub(crate) fn spoil(&self, op: OpNumber, failure: Failure) {
-        // The kind does not matter: whoever was requested refuses.
+    /// Makes an operation fail that has not been requested yet.
+    pub(crate) fn fail_before_request(&self, op: OpNumber, failure: Failure) {
+        // Panics when the operation was already requested.
         self.edit(op, |_| {});
-        let mut cell = self.cell.lock();
-        if let Some(slot) = cell.ops.get_mut(op).filter(|slot| matches!(slot.phase, Phase::Created)) {
+        let mut table = self.table.lock();
+        if let Some(slot) = table.ops.get_mut(op).filter(|slot| matches!(slot.phase, Phase::Created)) {
             slot.phase = Phase::Ended(Err(failure));
         }
     }
 
     fn edit(&self, op: OpNumber, edit: impl FnOnce(&mut OpKind)) {
-        if op == OUTSIDE || self.is_outside(|| format!("it changed {}", self.name_of(op))) {
+        if op == OUTSIDE_TURN || self.is_outside_turn(|| format!("it changed {}", self.describe_op(op))) {
             return;
         }
-        let mut cell = self.cell.lock();
-        if cell.inert || op == REFUSED {
+        let mut table = self.table.lock();
+        if table.is_closed || op == REFUSED {
             return;
         }
-        match cell.ops.get_mut(op) {
+        match table.ops.get_mut(op) {
             Some(Op { is_requested: true, .. }) | None => {
-                drop(cell);
+                drop(table);
                 panic!("operation {op} was already requested; call builder methods before the next await");
             }
             Some(created) => edit(&mut created.kind),
         }
     }
 
-    /// The outcome of an operation, if it is there; otherwise remembers whom to wake.
+    /// The outcome of an operation; stores the waker while there is none.
     pub(crate) fn poll_op(&self, op: OpNumber, waker: &Waker) -> Poll<Result<Payload, Failure>> {
         self.poll_slot(op, waker).map_ok(|(payload, _)| payload)
     }
 
-    /// The payload of a hook and how it arrived, if it is there; otherwise remembers whom to wake.
+    /// The payload of a hook and its arrival; stores the waker while there is none.
     pub(crate) fn poll_hook(
         &self,
         op: OpNumber,
@@ -520,25 +528,25 @@ impl RunState {
         }
     }
 
-    /// The outcome of an operation, and what it was; an operation that was refused was nothing.
+    /// The outcome of an operation and its kind; a refused operation has no kind.
     fn poll_slot(&self, op: OpNumber, waker: &Waker) -> Poll<Result<(Payload, Option<OpKind>), Failure>> {
-        if op == OUTSIDE || self.is_outside(|| format!("it awaited {}", self.name_of(op))) {
+        if op == OUTSIDE_TURN || self.is_outside_turn(|| format!("it awaited {}", self.describe_op(op))) {
             return Poll::Pending;
         }
-        let mut cell = self.cell.lock();
-        if cell.inert || cell.unreadable.is_some() {
+        let mut table = self.table.lock();
+        if table.is_closed || table.unreadable.is_some() {
             return Poll::Pending;
         }
         if op == REFUSED {
-            return cell.poll_refused().map_ok(|payload| (payload, None));
+            return table.poll_refused().map_ok(|payload| (payload, None));
         }
-        if !cell.ops.contains(op) {
-            drop(cell);
+        if !table.ops.contains(op) {
+            drop(table);
             panic!("operation {op} was polled after it completed");
         }
-        let ended = cell.take_ended(op, waker);
-        // What the slot holds may belong to the user: let it go outside the lock.
-        drop(cell);
+        let ended = table.take_ended(op, waker);
+        // Drop the operation outside the lock: it may contain values of the user.
+        drop(table);
         match ended {
             Poll::Ready(Op { phase: Phase::Ended(outcome), kind, .. }) => {
                 Poll::Ready(outcome.map(|payload| (payload, Some(kind))))
@@ -547,36 +555,36 @@ impl RunState {
         }
     }
 
-    /// The workflow dropped its end of an operation.
+    /// The workflow dropped the handle of an operation.
     pub(crate) fn drop_op(&self, op: OpNumber) {
-        if self.is_dropped_outside(op) {
+        if self.is_dropped_outside_turn(op) {
             return;
         }
-        let mut cell = self.cell.lock();
-        if cell.inert {
+        let mut table = self.table.lock();
+        if table.is_closed {
             return;
         }
-        let dropped = cell.abandon(op);
-        wake_all(cell);
-        // What the slot holds may belong to the user: let it go outside the lock.
+        let dropped = table.drop_operation(op);
+        wake_all(table);
+        // Drop the operation outside the lock: it may contain values of the user.
         drop(dropped);
     }
 
-    /// Before any drop that is not the workflow's own doing: nothing it does counts from now on.
-    pub(super) fn make_inert(&self) {
-        self.waker.make_inert();
-        self.cell.lock().inert = true;
+    /// Ignores everything that the future does from now on. Called before the engine drops the future.
+    pub(super) fn close(&self) {
+        self.waker.close();
+        self.table.lock().is_closed = true;
     }
 
     fn encode<I: Serialize>(&self, input: &I) -> Result<Payload, Failure> {
-        self.coded(self.plain(input)?)
+        self.apply_codec(self.to_json(input)?)
     }
 
-    fn plain<I: Serialize>(&self, input: &I) -> Result<Payload, Failure> {
+    fn to_json<I: Serialize>(&self, input: &I) -> Result<Payload, Failure> {
         Payload::json(input).map_err(|error| Failure::new(kind_of_payload(&error), error.to_string()))
     }
 
-    fn coded(&self, plain: Payload) -> Result<Payload, Failure> {
+    fn apply_codec(&self, plain: Payload) -> Result<Payload, Failure> {
         self.codec.encode(plain).map_err(|error| Failure::new(kind_of_payload(&error), error.to_string()))
     }
 }
@@ -587,40 +595,27 @@ impl fmt::Debug for RunState {
     }
 }
 
-/// What a call outside of the run's turn says that has no handle to keep pending.
-const OUTSIDE_PANIC: &str =
-    "`ctx` was used outside of the workflow's own code; the run is stuck, and says more";
+/// The error of a call outside of the run's turn that has no handle which could stay pending.
+const OUTSIDE_TURN_PANIC: &str =
+    "`ctx` was used outside of the workflow's own code; `client.explain(run)` shows where";
 
-/// Wakes whom the cell wants woken, outside its lock: a waker may belong to the user.
-pub(super) fn wake_all(mut cell: MutexGuard<'_, Cell>) {
-    let wakers = std::mem::take(&mut cell.wakers);
-    drop(cell);
+/// Calls the wakers that the table has collected, outside its lock: a waker may run code of the user.
+pub(super) fn wake_all(mut table: MutexGuard<'_, OperationTable>) {
+    let wakers = std::mem::take(&mut table.wakers);
+    drop(table);
     for waker in wakers {
         waker.wake();
     }
 }
 
-/// What to do about a value that cannot be read.
-const REMEDY: &str = "add `#[serde(default)]` if a field was added, or deploy a build that can read it";
-
-/// Why a run is stuck whose code cannot read a value. One that only a codec can read, which the worker
-/// lacks, says itself what to do.
-pub(crate) fn unreadable(is_coded: bool, message: impl fmt::Display) -> Stuck {
-    let (reason, message) = match is_coded {
-        true => (StuckReason::Unreadable, message.to_string()),
-        false => (StuckReason::Undecodable, format!("{message}; {REMEDY}")),
-    };
-    Stuck { reason, message, build: String::new() }
-}
-
 fn written_in_place(step: &str) -> String {
     format!(
-        "step `{step}` is written in place, so that no other worker has its code, and cannot be queued; \
+        "step `{step}` is written in place, so other workers do not have its code and it cannot be queued; \
          make it a function with `#[step]`"
     )
 }
 
-/// Why a name cannot be one.
+/// The failure of an operation whose name is not valid.
 fn name_problem(what: &str, name: &str) -> Option<Failure> {
     if name.is_empty() {
         return Some(Failure::new(FailureKind::Invalid, format!("a {what} needs a name")));

@@ -1,8 +1,8 @@
 //! Replay, tested with histories as text.
 //!
-//! A history is one event per line, `<operation> <kind> <rest>`; `run_started` goes without saying. The
-//! deliveries at its end, after the last decision, are delivered live, and what the run then asks for is
-//! what the case expects. All before them is replayed, and so is all of it once more at the end.
+//! A history is one event per line, `<operation> <kind> <rest>`, without `run_started`. The deliveries at its end, after
+//! the last decision, are delivered live, and the case expects the requests that follow. Everything before them is
+//! replayed, and the whole history is replayed once more at the end.
 
 mod cancel;
 mod children;
@@ -33,14 +33,14 @@ use outlast_core::{
 use serde_json::Value;
 
 use super::{Delivery, Machine};
-use crate::registry::{Registered, Registry};
+use crate::authoring::registry::{Registered, Registry};
 use crate::{Register, WorkflowDefinition, WorkflowFn, WorkflowMark};
 
 /// When every run of the tests begins: 2026-01-01T00:00:00Z.
 const START: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
 const RUN: RunId = RunId::from_bits(0x019b_0000_0000_0000_0000_0000_0000_0001);
 
-/// What a workflow asks for when it was told what the history says, as text.
+/// Checks the requests of a workflow after the deliveries of a history, as text.
 fn check<F, Args>(workflow: F, history: &str, expected: Expect)
 where
     F: WorkflowFn<Args>,
@@ -54,10 +54,10 @@ where
     F: WorkflowFn<Args>,
 {
     let case = Case::new(workflow, input).with_rules(history::rules(history));
-    expected.assert_eq(&case.go_on(history::parse(history)));
+    expected.assert_eq(&case.run_live(history::parse(history)));
 }
 
-/// What a strict replay of a whole history comes to, as text.
+/// Checks the state after a strict replay of a whole history, as text.
 fn check_replay<F, Args>(workflow: F, history: &str, expected: Expect)
 where
     F: WorkflowFn<Args>,
@@ -72,7 +72,7 @@ where
     expected.assert_eq(&text);
 }
 
-/// A workflow, and what its runs begin with.
+/// A workflow, and the parameters of its runs.
 struct Case {
     code: Registered,
     codec: Arc<dyn Codec>,
@@ -123,7 +123,7 @@ impl Case {
         Machine::replay(RUN, history, &self.code, &self.codec)
     }
 
-    /// A machine that was not polled, and the first turn as far as it is known.
+    /// A machine that was not polled, and the start of its first turn.
     fn fresh(&self) -> Result<(Machine, TurnRecord), Stuck> {
         let started = self.started();
         let Event::RunStarted(facts) = &started else { unreachable!() };
@@ -131,21 +131,25 @@ impl Case {
         Ok((machine, turn(START, vec![started])))
     }
 
-    /// Replays what was decided, delivers the rest, and tells what came of it.
-    fn go_on(&self, mut turns: Vec<TurnRecord>) -> String {
-        let told = history::split_told(&mut turns);
-        match self.go_on_from(turns, told) {
+    /// Replays the recorded decisions, delivers the rest, and returns the result as text.
+    fn run_live(&self, mut turns: Vec<TurnRecord>) -> String {
+        let deliveries = history::split_deliveries(&mut turns);
+        match self.run_live_from(turns, deliveries) {
             Ok(text) => text,
             Err(stuck) => stuck_text(&stuck),
         }
     }
 
-    fn go_on_from(&self, mut turns: Vec<TurnRecord>, told: Vec<TurnRecord>) -> Result<String, Stuck> {
-        let mut asked = Vec::new();
+    fn run_live_from(
+        &self,
+        mut turns: Vec<TurnRecord>,
+        deliveries: Vec<TurnRecord>,
+    ) -> Result<String, Stuck> {
+        let mut requested = Vec::new();
         let mut machine = if turns.iter().all(|turn| turn.events.is_empty()) {
             let (mut machine, mut first) = self.fresh()?;
             machine.begin(&mut first.events)?;
-            asked.extend(first.events[1..].iter().cloned());
+            requested.extend(first.events[1..].iter().cloned());
             turns = vec![first];
             machine
         } else {
@@ -154,24 +158,24 @@ impl Case {
         };
         let mut at = turns.last().map_or(START, |turn| turn.at);
         machine.take_startable();
-        for TurnRecord { at: then, events, .. } in told {
+        for TurnRecord { at: then, events, .. } in deliveries {
             at = then;
             let mut added = Vec::new();
             machine.set_time(at);
             for event in events {
                 let before = added.len();
                 machine.deliver(history::delivery(event), &mut added)?;
-                asked.extend(added.iter().skip(before + 1).cloned());
+                requested.extend(added.iter().skip(before + 1).cloned());
             }
             turns.push(turn(at, added));
         }
         self.verify(&machine, turns);
-        let asked = asked.iter().map(|event| history::line(event, at)).collect::<String>();
+        let requested = requested.iter().map(|event| history::line(event, at)).collect::<String>();
         let outbox = machine.take_outbox(|| MessageId::from_bits(0));
-        Ok(asked + &state_text(&machine, at) + &history::outbox_text(outbox.as_deref()))
+        Ok(requested + &state_text(&machine, at) + &history::outbox_text(outbox.as_deref()))
     }
 
-    /// A replay of all that happened comes to the same.
+    /// Checks that a replay of the whole history has the same state.
     fn verify(&self, live: &Machine, turns: Vec<TurnRecord>) {
         let mut replayed = self.replay(turns).unwrap_or_else(|stuck| panic!("{}", stuck.message));
         assert_eq!(replayed.summary(), live.summary(), "the replay differs from the live run");
@@ -192,7 +196,7 @@ fn turn(at: Timestamp, events: Vec<Event>) -> TurnRecord {
     TurnRecord { id: TurnId::from_bits(0), seq: 0, at, build: "test".into(), events }
 }
 
-/// What a run waits for and keeps; nothing when it has ended.
+/// The waits and kept payloads of a run; empty when it has ended.
 fn state_text(machine: &Machine, now: Timestamp) -> String {
     if machine.ended().is_some() {
         return String::new();
@@ -227,7 +231,7 @@ fn state_text(machine: &Machine, now: Timestamp) -> String {
     text
 }
 
-/// The steps that are open and not between two attempts: number, name, attempt.
+/// The open steps that are not paused between two attempts: number, name, attempt.
 fn open_steps(machine: &Machine) -> Vec<(u64, String, u32)> {
     let open = |line: &str| {
         let words: Vec<_> = line.split(' ').collect();

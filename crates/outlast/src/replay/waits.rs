@@ -1,17 +1,17 @@
-//! What a run waits for, as its row shows it.
+//! The waits of a run.
 
 use outlast_core::limits::WAITS_SHOWN_MAX;
 use outlast_core::{OpNumber, Wait};
 
-use super::cell::{Cell, Op, OpKind, Phase};
+use super::operation_table::{Op, OpKind, OperationTable, Phase};
 
-impl Cell {
-    /// What the run waits for, for people to see.
+impl OperationTable {
+    /// The first waits of the run, as its row shows them.
     pub(super) fn waits(&self) -> Vec<Wait> {
         self.all_waits().take(WAITS_SHOWN_MAX).collect()
     }
 
-    /// All that the run waits for.
+    /// All waits of the run.
     pub(super) fn all_waits(&self) -> impl Iterator<Item = Wait> {
         let open = self.ops.iter().filter(|(_, slot)| matches!(slot.phase, Phase::Open));
         let wait = |(op, slot): (OpNumber, &Op)| {

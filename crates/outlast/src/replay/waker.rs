@@ -1,4 +1,4 @@
-//! The waker of a run's future. It tells wakes that follow from history from foreign ones.
+//! The waker of a run's future. It distinguishes wakes by the engine from foreign wakes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
@@ -6,20 +6,20 @@ use std::task::Wake;
 
 use tokio::sync::Notify;
 
-const OUTSIDE: u8 = 0;
-const INSIDE: u8 = 1;
-const INERT: u8 = 2;
+const NOT_POLLED: u8 = 0;
+const POLLED: u8 = 1;
+const CLOSED: u8 = 2;
 
 thread_local! {
     static MARK: u8 = const { 0 };
 }
 
-/// An address that no other living thread has.
+/// A number that identifies this thread among all running threads: the address of a thread-local.
 fn this_thread() -> usize {
     MARK.with(|mark| std::ptr::from_ref(mark).addr())
 }
 
-/// Wakes inside a delivery or poll ask for another poll; all others are foreign.
+/// A wake during a delivery or poll, by the polling thread, requests another poll. All other wakes are foreign.
 #[derive(Debug, Default)]
 pub(crate) struct RunWaker {
     phase: AtomicU8,
@@ -30,39 +30,39 @@ pub(crate) struct RunWaker {
 }
 
 impl RunWaker {
-    /// Wakes by this thread are the run's own from now on.
+    /// Begins a delivery or poll on this thread.
     pub(crate) fn enter(&self) {
         self.thread.store(this_thread(), Ordering::Relaxed);
-        self.phase.store(INSIDE, Ordering::Release);
+        self.phase.store(POLLED, Ordering::Release);
     }
 
-    /// Wakes are foreign from now on.
+    /// Ends a delivery or poll: later wakes are foreign.
     pub(crate) fn leave(&self) {
-        self.phase.store(OUTSIDE, Ordering::Release);
+        self.phase.store(NOT_POLLED, Ordering::Release);
     }
 
-    /// Wakes mean nothing from now on: the future is about to be dropped.
-    pub(crate) fn make_inert(&self) {
-        self.phase.store(INERT, Ordering::Release);
+    /// Ignores all later wakes, because the future is about to be dropped.
+    pub(crate) fn close(&self) {
+        self.phase.store(CLOSED, Ordering::Release);
     }
 
-    /// Whether the run woke itself since the last call.
+    /// Whether the run was woken during a delivery or poll since the last call.
     pub(crate) fn take_woken(&self) -> bool {
         self.woken.swap(false, Ordering::AcqRel)
     }
 
-    /// Whether anything but the run woke it.
+    /// Whether a foreign wake has occurred.
     pub(crate) fn is_foreign(&self) -> bool {
         self.foreign.load(Ordering::Acquire)
     }
 
-    /// Wakes the run as something foreign does.
+    /// Records a foreign wake and notifies the worker.
     pub(super) fn wake_as_foreign(&self) {
         self.foreign.store(true, Ordering::Release);
         self.foreign_wake.notify_one();
     }
 
-    /// Completes when something foreign has woken the run.
+    /// Completes when a foreign wake has occurred.
     pub(crate) async fn foreign(&self) {
         self.foreign_wake.notified().await;
     }
@@ -75,10 +75,10 @@ impl Wake for RunWaker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         match self.phase.load(Ordering::Acquire) {
-            INSIDE if self.thread.load(Ordering::Relaxed) == this_thread() => {
+            POLLED if self.thread.load(Ordering::Relaxed) == this_thread() => {
                 self.woken.store(true, Ordering::Release);
             }
-            INERT => {}
+            CLOSED => {}
             _ => self.wake_as_foreign(),
         }
     }

@@ -30,8 +30,8 @@ use self::heartbeats::Heartbeats;
 use self::run_attempt::{panicked, run_attempt};
 use self::uncommitted_outcomes::UncommittedOutcomes;
 use super::metrics::Meter;
-use crate::attempt::{AttemptInfo, AttemptSignals, HeartbeatTarget, StopReason};
-use crate::registry::StepCall;
+use crate::authoring::attempt::{AttemptInfo, AttemptSignals, HeartbeatTarget, StopReason};
+use crate::authoring::registry::StepCall;
 use crate::replay::StepToAttempt;
 
 /// Generates the ids of a session's attempts.

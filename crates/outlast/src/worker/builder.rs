@@ -24,9 +24,9 @@ use super::metrics::Meter;
 use super::outage::Outage;
 use super::session::Session;
 use super::settings::Settings;
+use crate::authoring::registry::{Register, Registry};
+use crate::authoring::step::StepHandle;
 use crate::error::{Error, StepError};
-use crate::registry::{Register, Registry};
-use crate::step::StepHandle;
 
 const DRAIN_DEFAULT: Duration = Duration::from_secs(30);
 

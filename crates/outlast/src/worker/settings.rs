@@ -12,7 +12,7 @@ use super::attempts::retry_events::OnRetry;
 use super::log_limit::RunLogs;
 use super::metrics::Meter;
 use super::outage::Outage;
-use crate::registry::Registered;
+use crate::authoring::registry::Registered;
 use crate::replay::StepToAttempt;
 
 /// The settings of a worker, and the counters and logs that outlive its sessions.

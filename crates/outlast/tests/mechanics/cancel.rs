@@ -408,7 +408,7 @@ async fn a_run_that_ignores_the_cancel_is_stuck_until_its_code_is_fixed(engine: 
     engine.wait_for_status(run.id(), Status::Stuck).await;
     let stuck = engine.view(run.id()).await.stuck.unwrap();
     assert_eq!(stuck.reason, StuckReason::IgnoresCancel);
-    assert!(stuck.message.contains("return the error instead of going on"), "{}", stuck.message);
+    assert!(stuck.message.contains("return the error instead of continuing"), "{}", stuck.message);
     worker.stop().await.unwrap();
     let _worker = engine.worker_of_build("new", mended).await;
     engine.wait_for_status(run.id(), Status::Cancelled).await;

@@ -31,14 +31,14 @@ enum Use {
 }
 
 const USES: [(Use, &str); 8] = [
-    (Use::Step, "it asked for step `note`"),
-    (Use::Sleep, "it asked for a timer"),
-    (Use::Hook, "it asked for hook `leaked`"),
-    (Use::Child, "it asked for child `nothing`"),
+    (Use::Step, "it requested step `note`"),
+    (Use::Sleep, "it requested a timer"),
+    (Use::Hook, "it requested hook `leaked`"),
+    (Use::Child, "it requested child `nothing`"),
     (Use::Record, "it recorded value `leaked`"),
-    (Use::Patched, "it asked for patch `leaked`"),
+    (Use::Patched, "it called `patched` with `leaked`"),
     (Use::Tag, "it set tag `leaked`"),
-    (Use::Random, "it drew a random number"),
+    (Use::Random, "it requested a random number"),
 ];
 
 #[workflow]
@@ -211,7 +211,7 @@ async fn a_run_that_uses_the_context_of_another_one_is_stuck_itself(engine: Test
     engine.settle().await;
     let borrower = engine.client.start(borrows, lender.id()).await.unwrap();
     engine.settle().await;
-    let parts = ["the `ctx` of another run", "it asked for step `note`"];
+    let parts = ["the `ctx` of another run", "it requested step `note`"];
     assert_outside(&engine, borrower.id(), &parts).await;
     engine.send(lender.id(), "go", 10).await;
     assert_eq!(lender.output().await.unwrap(), 10);

@@ -54,7 +54,7 @@ async fn a_run_that_does_not_stop_at_the_limit_fails(engine: TestEngine) {
     engine.run_to("1h").await;
     let error = run.output().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
-    assert!(error.to_string().contains("let children do parts of the work"), "{error}");
+    assert!(error.to_string().contains("split the work into children"), "{error}");
     let turns = engine.turns(run.id()).await;
     let last = turns.last().unwrap();
     let length = last.seq + last.events.len() as u64;

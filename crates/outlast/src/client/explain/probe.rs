@@ -1,4 +1,4 @@
-//! Probes: workers that hold one run which crashed workers before, and take no other run for a while.
+//! Probes: workers that hold a single run that crashed workers before, and claim no other run for a while.
 
 use outlast_core::limits::{CRASH_TRIAL, PAGE_RUNS_MAX};
 use outlast_core::takeover::{CRASH_CLASS_MAX, crash_class};
@@ -49,7 +49,7 @@ impl Client {
             for run in page.runs {
                 let Some(worker) = run.owner.filter(|owner| searched.contains(owner)) else { continue };
                 searched.retain(|session| *session != worker);
-                // The row changes with the claim, which is when the probe begins.
+                // The probe begins with the claim, which updates the row.
                 let until = run.updated_at.plus(CRASH_TRIAL);
                 if crash_class(run.crashes) == CRASH_CLASS_MAX && until > now {
                     probes.push(Probe { worker, run: run.id, crashes: run.crashes, until });

@@ -1,4 +1,4 @@
-//! Explanations in plain words: what is, since when, and what to do.
+//! Explanations in plain English: the state of the run, since when, and what to do.
 
 use outlast_core::duration::duration_text;
 use outlast_core::event::NEWER_BUILD;
@@ -9,24 +9,24 @@ use outlast_core::{Status, StuckReason, Timestamp, Wait};
 
 use super::{Attempting, Because, JoinedWorker, Probe, Stopping, Waiting};
 
-/// Things that a sentence lists; the rest is counted.
+/// The number of items that a sentence lists; the others are counted.
 const LISTED: usize = 3;
 
-/// So many payloads and unread messages are near the limit.
+/// From this number of kept payloads and unread messages on, the explanation mentions the limit.
 const MANY_KEPT: u64 = HOOK_BUFFER_MAX as u64 / 10 * 9;
 
-/// The sentence or two that say why. `damage` is what cannot be read of the run.
-pub(super) fn of(because: &Because, damage: Option<&str>, now: Timestamp) -> String {
+/// The sentences of an explanation. `damage` describes stored data of the run that cannot be read.
+pub(super) fn text_of(because: &Because, damage: Option<&str>, now: Timestamp) -> String {
     let sentence = cause(because, damage.is_some(), now);
     match damage {
-        // The message of a stuck run says what is damaged.
+        // The message of a stuck run already names the damage.
         Some(_) if matches!(because, Because::Stuck { reason: StuckReason::Unreadable, .. }) => {
-            with(sentence, &damage_remedy(damage))
+            append(sentence, &damage_remedy(damage))
         }
         Some(what) if matches!(because, Because::Ended { .. }) => {
-            with(sentence, &format!(" Its outcome cannot be read: {}{}", sentence_end(what), restore(what)))
+            append(sentence, &format!(" Its outcome cannot be read: {}{}", sentence_end(what), restore(what)))
         }
-        Some(what) => with(
+        Some(what) => append(
             sentence,
             &format!(" Its stored data cannot be read: {}{}", sentence_end(what), damage_remedy(damage)),
         ),
@@ -34,7 +34,7 @@ pub(super) fn of(because: &Because, damage: Option<&str>, now: Timestamp) -> Str
     }
 }
 
-/// What to do about a run that cannot be read. A build that is too old says itself what to do.
+/// The remedy for a run that cannot be read. If the build is too old, the message already names the remedy.
 fn damage_remedy(damage: Option<&str>) -> String {
     match damage {
         Some(what) if what.contains(NEWER_BUILD) => String::new(),
@@ -47,8 +47,8 @@ fn restore(damage: &str) -> &'static str {
     if damage.contains(NEWER_BUILD) { "" } else { " Restore a backup to read it." }
 }
 
-/// The sentence with more text. The table at the end of some sentences stays there.
-fn with(mut sentence: String, added: &str) -> String {
+/// Adds text to a sentence, before the table at its end if it has one.
+fn append(mut sentence: String, added: &str) -> String {
     let end = sentence.find("\n\n").unwrap_or(sentence.len());
     sentence.insert_str(end, added);
     sentence
@@ -66,36 +66,41 @@ fn cause(because: &Because, is_damaged: bool, now: Timestamp) -> String {
                 Status::Cancelled => "was cancelled",
                 other => other.as_str(),
             };
-            format!("It {how} at {}{}", moment(*at, now), sentence_end(&why))
+            format!("It {how} at {}{}", moment_text(*at, now), sentence_end(&why))
         }
         Because::Delayed { until, workers } => {
-            format!("It begins at {}.{}", moment(*until, now), absence(*workers))
+            format!("It begins at {}.{}", moment_text(*until, now), no_worker_warning(*workers))
         }
         Because::Held { worker, since, attempts } => {
-            format!("{} has held it since {}{}.", place(worker), moment(*since, now), under_way(attempts))
+            format!(
+                "{} has held it since {}{}.",
+                describe_worker(worker),
+                moment_text(*since, now),
+                attempts_text(attempts)
+            )
         }
-        Because::WorkerGone { place, expired_at, others, .. } => gone(place, *expired_at, others, now),
+        Because::WorkerGone { place, expired_at, others, .. } => worker_gone(place, *expired_at, others, now),
         Because::Waits { workflow, version, queue, waits, kept, workers, failed_builds } => {
             let needed = needed(workflow, *version, queue);
             let waits = waiting_for(&needed, waits, kept, *workers, now);
-            format!("{waits}{}", only_others(failed_builds))
+            format!("{waits}{}", excluded_builds(failed_builds))
         }
         Because::BuildsFailed { failed_builds, .. } => format!(
             "It is ready, but every joined build with its code failed to continue it ({}). Deploy another build, or call \
              `client.resume(run)` to retry with these builds.",
-            listed(&quoted(failed_builds))
+            list(&quoted(failed_builds))
         ),
         Because::Ready { since, crashes, .. } if is_suspect(*crashes) => format!(
             "It has been ready since {}. Its worker crashed {crashes} times while it held this run, so workers take only a \
              few runs like it at a time, and it waits for one of those to finish.",
-            moment(*since, now)
+            moment_text(*since, now)
         ),
         Because::Ready { since, workers, probes, .. } => ready(*since, workers, probes, now),
         Because::Stuck { reason, message, build, failed_builds, other_builds, retry_at, open_steps } => {
             // The report of a divergence comes last: it is a table.
             let (message, report) = message.split_once("\n\n").unwrap_or((message, ""));
             let what = format!("Stuck ({reason}): build `{build}` cannot continue because {message}");
-            let retry = retry_at.map(|at| moment(at, now));
+            let retry = retry_at.map(|at| moment_text(at, now));
             let remedy =
                 if is_damaged { String::new() } else { stuck_remedy(failed_builds, other_builds, retry) };
             let remedy = open_steps_of(open_steps) + &remedy;
@@ -105,26 +110,26 @@ fn cause(because: &Because, is_damaged: bool, now: Timestamp) -> String {
         Because::PastDeadline { deadline, overdue_at, workers, with_code } => {
             past_deadline(*deadline, *overdue_at, *workers, *with_code, now)
         }
-        unclaimed => nobody_for(unclaimed),
+        unclaimed => no_worker_for(unclaimed),
     }
 }
 
-/// Why nobody can be given a run that is ready.
-fn nobody_for(because: &Because) -> String {
+/// Why no worker can claim a run that is ready.
+fn no_worker_for(because: &Because) -> String {
     match because {
         Because::NoCode { workflow, version, queue, workers } => {
-            let workers: Vec<_> = workers.iter().map(code).collect();
+            let workers: Vec<_> = workers.iter().map(code_versions).collect();
             format!(
                 "It is ready, but no joined worker {}: {}. Register it with one of them, or start one that has it.",
                 needed(workflow, *version, queue),
-                listed(&workers)
+                list(&workers)
             )
         }
         Because::NotServed { workflow, version, queue, workers } => {
-            let workers: Vec<_> = workers.iter().map(served).collect();
+            let workers: Vec<_> = workers.iter().map(served_queues).collect();
             format!(
                 "It is ready, but no joined worker serves queue `{queue}`: {}. Start one that {}.",
-                listed(&workers),
+                list(&workers),
                 needed(workflow, *version, queue)
             )
         }
@@ -138,7 +143,7 @@ fn nobody_for(because: &Because) -> String {
     }
 }
 
-/// What a worker needs to be given a run.
+/// What a worker must serve and have to claim a run.
 fn needed(workflow: &str, version: u32, queue: &str) -> String {
     let code = match step_of_workflow(workflow) {
         Some(step) => format!("has step `{step}`"),
@@ -149,17 +154,17 @@ fn needed(workflow: &str, version: u32, queue: &str) -> String {
 
 fn waiting_for(needed: &str, waits: &[Waiting], kept: &[String], workers: usize, now: Timestamp) -> String {
     let waits: Vec<_> = waits.iter().map(|waiting| wait(waiting, now)).collect();
-    // The row shows no more of them, however many there are.
+    // The row contains at most this many waits, so their number is unknown.
     let waits = if waits.len() >= WAITS_SHOWN_MAX {
         format!("{} and many more", waits[..LISTED].join(", "))
     } else {
-        listed(&waits)
+        list(&waits)
     };
-    let absence = match workers {
+    let warning = match workers {
         0 => format!(" No joined worker {needed}: start one, otherwise the run does not continue."),
         _ => String::new(),
     };
-    format!("It waits for {waits}.{}{absence}", unasked(kept))
+    format!("It waits for {waits}.{}{warning}", kept_payloads(kept))
 }
 
 fn past_deadline(
@@ -174,30 +179,30 @@ fn past_deadline(
         (0, _) => {
             format!(
                 "no joined worker has its code. A worker without it ends it at {}",
-                moment(overdue_at, now)
+                moment_text(overdue_at, now)
             )
         }
         _ => "a worker that has its code is about to cancel it".into(),
     };
-    format!("Its deadline, {}, has passed, and {then}.", moment(deadline, now))
+    format!("Its deadline, {}, has passed, and {then}.", moment_text(deadline, now))
 }
 
-fn under_way(attempts: &[Attempting]) -> String {
+fn attempts_text(attempts: &[Attempting]) -> String {
     let attempts: Vec<_> = attempts
         .iter()
         .map(|attempting| {
             let Attempting { step, attempt, since, .. } = attempting;
-            format!("step `{step}` (attempt {attempt}, since {})", clock(*since))
+            format!("step `{step}` (attempt {attempt}, since {})", seconds_text(*since))
         })
         .collect();
     if attempts.is_empty() {
         "; no step is in progress".into()
     } else {
-        format!("; in progress: {}", listed(&attempts))
+        format!("; in progress: {}", list(&attempts))
     }
 }
 
-fn gone(
+fn worker_gone(
     place: &Option<String>,
     expired_at: Option<Timestamp>,
     others: &[JoinedWorker],
@@ -205,7 +210,7 @@ fn gone(
 ) -> String {
     let place = place.as_ref().map(|place| format!(", {place},")).unwrap_or_default();
     let since =
-        expired_at.map(|at| format!(": its session expired at {}", moment(at, now))).unwrap_or_default();
+        expired_at.map(|at| format!(": its session expired at {}", moment_text(at, now))).unwrap_or_default();
     let then = if others.is_empty() {
         "No other worker is joined to take the run over: start one."
     } else {
@@ -214,9 +219,9 @@ fn gone(
     format!("The worker that holds it{place} seems to be gone{since}. {then}")
 }
 
-/// `retry` is when a different build gets the run, if that is later.
+/// The remedy for a stuck run. `retry` is the time at which a different build gets the run, if that is later.
 fn stuck_remedy(failed_builds: &[String], other_builds: &[String], retry: Option<String>) -> String {
-    let (builds, failed) = (listed(&quoted(other_builds)), listed(&quoted(failed_builds)));
+    let (builds, failed) = (list(&quoted(other_builds)), list(&quoted(failed_builds)));
     match (other_builds, retry) {
         ([], None) if failed_builds.len() <= 1 => {
             " No worker with a different build is joined. A worker with a different build retries the run automatically: \
@@ -247,21 +252,21 @@ fn ready(since: Timestamp, workers: &[JoinedWorker], probes: &[Probe], now: Time
         .iter()
         .map(|worker| match probe_of(worker) {
             Some(probe) => probing(worker, probe),
-            None => busy(worker),
+            None => busy_worker(worker),
         })
         .collect();
     let remedy =
         if probes.len() < workers.len() { "If this lasts, start another worker." } else { PROBE_REMEDY };
     format!(
         "It has been ready since {}, and waits for a worker with room: {}. {remedy}",
-        moment(since, now),
-        listed(&places)
+        moment_text(since, now),
+        list(&places)
     )
 }
 
 const PROBE_REMEDY: &str = "The run is taken then; another worker takes it at once.";
 
-/// A worker that takes no other run for a while.
+/// Describes a worker that claims no other run while it probes one.
 fn probing(worker: &JoinedWorker, probe: &Probe) -> String {
     let Probe { run, crashes, until, .. } = probe;
     format!(
@@ -270,27 +275,27 @@ fn probing(worker: &JoinedWorker, probe: &Probe) -> String {
         worker.pid,
         worker.host,
         duration_text(CRASH_TRIAL),
-        clock(*until)
+        seconds_text(*until)
     )
 }
 
-/// Which steps may have crashed the worker.
+/// The steps that may have crashed the worker.
 fn open_steps_of(steps: &[String]) -> String {
     match steps {
         [] => String::new(),
         [only] => format!(" Step `{only}` was in progress then."),
-        steps => format!(" Steps {} were in progress then.", listed(&quoted(steps))),
+        steps => format!(" Steps {} were in progress then.", list(&quoted(steps))),
     }
 }
 
-/// Builds that may not continue a run which waits.
-fn only_others(failed_builds: &[String]) -> String {
+/// The builds that may not continue a waiting run.
+fn excluded_builds(failed_builds: &[String]) -> String {
     match failed_builds {
         [] => String::new(),
         builds => format!(
             " Builds that failed to continue it ({}) do not get it again before it progresses; call `client.resume(run)` to \
              let them retry.",
-            listed(&quoted(builds))
+            list(&quoted(builds))
         ),
     }
 }
@@ -299,8 +304,8 @@ fn quoted(names: &[String]) -> Vec<String> {
     names.iter().map(|name| format!("`{name}`")).collect()
 }
 
-/// Payloads that came before the workflow asked for them. That is usual; but a name may be misspelt.
-fn unasked(kept: &[String]) -> String {
+/// The hooks with kept payloads. A kept payload is normal, but the name of the hook may be misspelt.
+fn kept_payloads(kept: &[String]) -> String {
     let names: Vec<_> = kept.iter().map(|name| format!("`{name}`")).collect();
     match names.len() {
         0 => String::new(),
@@ -310,12 +315,12 @@ fn unasked(kept: &[String]) -> String {
         ),
         _ => format!(
             " Payloads for hooks {} have arrived, and are kept until the workflow waits for them.",
-            listed(&names)
+            list(&names)
         ),
     }
 }
 
-/// Adds that the run keeps so many payloads that it refuses some sends, or soon will.
+/// Adds a note when the run keeps so many payloads that it refuses sends, or soon will.
 pub(super) fn add_kept(sentence: &mut String, kept: u64, unread: u64) {
     if kept == 0 || kept + unread < MANY_KEPT {
         return;
@@ -325,21 +330,21 @@ pub(super) fn add_kept(sentence: &mut String, kept: u64, unread: u64) {
         " It keeps {kept} payloads that no hook has taken, and {unread} messages are unread; the limit is \
          {HOOK_BUFFER_MAX} together. {sends} for hooks that are not open are refused: check the names of the hooks."
     );
-    *sentence = with(std::mem::take(sentence), &added);
+    *sentence = append(std::mem::take(sentence), &added);
 }
 
-/// Adds that the run is to stop.
+/// Adds a note when the run was asked to stop.
 pub(super) fn add_stopping(sentence: &mut String, stopping: &Stopping, now: Timestamp) {
     let Stopping { reason, at, is_told } = stopping;
-    let (at, reason) = (moment(*at, now), sentence_end(reason));
+    let (at, reason) = (moment_text(*at, now), sentence_end(reason));
     let added = match is_told {
         true => format!(" It received a request to stop at {at} and has not ended yet: {reason}"),
         false => format!(" A request to stop it was sent at {at} and is not delivered yet: {reason}"),
     };
-    *sentence = with(std::mem::take(sentence), &added);
+    *sentence = append(std::mem::take(sentence), &added);
 }
 
-fn absence(workers: usize) -> &'static str {
+fn no_worker_warning(workers: usize) -> &'static str {
     if workers > 0 {
         ""
     } else {
@@ -348,10 +353,11 @@ fn absence(workers: usize) -> &'static str {
 }
 
 fn wait(waiting: &Waiting, now: Timestamp) -> String {
-    let since = clock(waiting.since);
-    let until = |end: &Option<Timestamp>| end.map(|at| format!(", until {}", clock(at))).unwrap_or_default();
+    let since = seconds_text(waiting.since);
+    let until =
+        |end: &Option<Timestamp>| end.map(|at| format!(", until {}", seconds_text(at))).unwrap_or_default();
     match &waiting.wait {
-        Wait::Timer { until, .. } => format!("a timer that is due at {}", moment(*until, now)),
+        Wait::Timer { until, .. } => format!("a timer that is due at {}", moment_text(*until, now)),
         Wait::Hook { name, until: end, .. } => {
             let rejected = match (waiting.rejected, &waiting.rejection) {
                 (0, _) | (_, None) => String::new(),
@@ -376,17 +382,17 @@ fn wait(waiting: &Waiting, now: Timestamp) -> String {
         Wait::Retry { name, until, .. } => {
             let why = waiting.failure.as_ref().map(|why| format!("; the last attempt failed: {why}"));
             let why = why.unwrap_or_default();
-            format!("the next attempt at step `{name}`, due at {}{why}", moment(*until, now))
+            format!("the next attempt at step `{name}`, due at {}{why}", moment_text(*until, now))
         }
         _ => format!("operation {}", waiting.wait.op()),
     }
 }
 
-fn place(worker: &JoinedWorker) -> String {
+fn describe_worker(worker: &JoinedWorker) -> String {
     format!("Worker {} (process {} on {}, build `{}`)", worker.session, worker.pid, worker.host, worker.build)
 }
 
-fn busy(worker: &JoinedWorker) -> String {
+fn busy_worker(worker: &JoinedWorker) -> String {
     format!("process {} on {} holds {}", worker.pid, worker.host, runs(worker.held))
 }
 
@@ -394,45 +400,45 @@ fn runs(count: u64) -> String {
     if count == 1 { "1 run".into() } else { format!("{count} runs") }
 }
 
-fn code(worker: &JoinedWorker) -> String {
+fn code_versions(worker: &JoinedWorker) -> String {
     let versions: Vec<_> = worker.versions.iter().map(u32::to_string).collect();
     let has = match versions.len() {
         0 => "has no version of it".into(),
         1 => format!("has version {}", versions[0]),
-        _ => format!("has versions {}", listed(&versions)),
+        _ => format!("has versions {}", list(&versions)),
     };
     format!("process {} on {} (build `{}`) {has}", worker.pid, worker.host, worker.build)
 }
 
-fn served(worker: &JoinedWorker) -> String {
+fn served_queues(worker: &JoinedWorker) -> String {
     let queues: Vec<_> = worker.queues.iter().map(|queue| format!("`{queue}`")).collect();
-    format!("process {} on {} serves {}", worker.pid, worker.host, listed(&queues))
+    format!("process {} on {} serves {}", worker.pid, worker.host, list(&queues))
 }
 
-/// A moment, and how far it is from now.
-fn moment(at: Timestamp, now: Timestamp) -> String {
-    let at_clock = clock(at);
+/// A time, and its distance from now.
+fn moment_text(at: Timestamp, now: Timestamp) -> String {
+    let at_clock = seconds_text(at);
     if at > now {
-        format!("{at_clock} (in {})", roughly(at.since(now)))
+        format!("{at_clock} (in {})", approximate(at.since(now)))
     } else {
-        format!("{at_clock} ({} ago)", roughly(now.since(at)))
+        format!("{at_clock} ({} ago)", approximate(now.since(at)))
     }
 }
 
-/// A moment without its fraction of a second.
-fn clock(at: Timestamp) -> String {
+/// A time without its fraction of a second.
+fn seconds_text(at: Timestamp) -> String {
     let text = at.to_string();
     text.split_once('.').map_or(text.clone(), |(seconds, _)| format!("{seconds}Z"))
 }
 
 /// A duration in whole seconds, and in whole minutes when it is longer than an hour.
-fn roughly(duration: std::time::Duration) -> String {
+fn approximate(duration: std::time::Duration) -> String {
     let seconds = duration.as_secs();
     let whole = if seconds >= 3_600 { seconds - seconds % 60 } else { seconds };
     duration_text(std::time::Duration::from_secs(whole))
 }
 
-fn listed(things: &[String]) -> String {
+fn list(things: &[String]) -> String {
     let (shown, rest) = things.split_at(things.len().min(LISTED));
     match (shown, rest.len()) {
         ([], _) => "nothing".into(),
@@ -442,7 +448,7 @@ fn listed(things: &[String]) -> String {
     }
 }
 
-/// The text with a full stop, unless it ends with one.
+/// The text, with a full stop if it does not end with a punctuation mark.
 fn sentence_end(text: &str) -> String {
     let text = text.trim_end();
     let is_ended = text.ends_with(['.', '!', '?']);

@@ -378,7 +378,7 @@ fn a_workflow_that_ignores_the_cancel_is_stuck() {
         - cancel_requested stop
         ",
         expect![[r#"
-            stuck, ignores cancel: run R was cancelled, and its workflow asked for 100000 operations since, all of which failed as cancelled; return the error instead of going on, and clean up with `ctx.shielded()`
+            stuck, ignores cancel: run R was cancelled, and its workflow requested 100000 operations since, all of which failed as cancelled; return the error instead of continuing, and clean up with `ctx.shielded()`
         "#]],
     );
 }

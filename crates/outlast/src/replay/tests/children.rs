@@ -321,7 +321,7 @@ fn another_workflow_as_a_child_is_a_divergence() {
         ships,
         "0 child_started deliver 42 cancel",
         expect![[r#"
-            stuck, diverged: run R diverged at operation 0: history has child `deliver`, code asked for child `ship`; deploy code that matches the history, then it goes on
+            stuck, diverged: run R diverged at operation 0: history has child `deliver`, code asked for child `ship`; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
         "#]],
     );
     check_replay(
@@ -331,7 +331,7 @@ fn another_workflow_as_a_child_is_a_divergence() {
         1 child_completed 3
         ",
         expect![[r#"
-            stuck, diverged: run R diverged at operation 1: history has `child_completed`, code asked for nothing; deploy code that matches the history, then it goes on
+            stuck, diverged: run R diverged at operation 1: history has `child_completed`, code asked for nothing; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
         "#]],
     );
 }

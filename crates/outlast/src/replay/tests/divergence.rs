@@ -27,8 +27,8 @@ fn history_has_a_timer_and_the_code_asks_for_a_step() {
         refund_then_ship,
         "0 timer_started 24h",
         expect![[r#"
-        stuck, diverged: run R diverged at operation 0: history has timer 1d, code asked for step `refund`; deploy code that matches the history, then it goes on
-    "#]],
+            stuck, diverged: run R diverged at operation 0: history has timer 1d, code asked for step `refund`; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
+        "#]],
     );
 }
 
@@ -38,8 +38,8 @@ fn history_has_another_step() {
         refund_then_ship,
         "0 step_started charge",
         expect![[r#"
-        stuck, diverged: run R diverged at operation 0: history has step `charge`, code asked for step `refund`; deploy code that matches the history, then it goes on
-    "#]],
+            stuck, diverged: run R diverged at operation 0: history has step `charge`, code asked for step `refund`; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
+        "#]],
     );
 }
 
@@ -52,7 +52,7 @@ fn history_has_a_step_and_the_code_asks_for_nothing_more() {
         1 step_started ship
         ",
         expect![[r#"
-            stuck, diverged: run R diverged at operation 1: history has step `ship`, code asked for nothing; deploy code that matches the history, then it goes on
+            stuck, diverged: run R diverged at operation 1: history has step `ship`, code asked for nothing; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
         "#]],
     );
 }
@@ -69,7 +69,7 @@ fn history_goes_on_where_the_code_has_ended() {
         2 step_started   thank
         ",
         expect![[r#"
-            stuck, diverged: run R diverged at operation 2: history has step `thank`, code asked for the run's completion; deploy code that matches the history, then it goes on
+            stuck, diverged: run R diverged at operation 2: history has step `thank`, code asked for the run's completion; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
         "#]],
     );
 }
@@ -84,7 +84,7 @@ fn history_ended_and_the_code_goes_on() {
         - run_completed
         ",
         expect![[r#"
-            stuck, diverged: run R diverged at operation 1: history has the run's completion, code asked for step `ship`; deploy code that matches the history, then it goes on
+            stuck, diverged: run R diverged at operation 1: history has the run's completion, code asked for step `ship`; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
         "#]],
     );
 }
@@ -101,7 +101,7 @@ fn history_failed_and_the_code_completes() {
         - run_failed     error no parcel
         ",
         expect![[r#"
-            stuck, diverged: run R diverged at its end: history has the run's failure (no parcel), code asked for the run's completion; deploy code that matches the history, then it goes on
+            stuck, diverged: run R diverged at its end: history has the run's failure (no parcel), code asked for the run's completion; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
         "#]],
     );
 }
@@ -115,7 +115,7 @@ fn history_is_told_an_outcome_of_an_operation_that_is_not_open() {
         1 step_completed
         ",
         expect![[r#"
-            stuck, diverged: run R diverged at operation 1: history has `step_completed`, code asked for nothing; deploy code that matches the history, then it goes on
+            stuck, diverged: run R diverged at operation 1: history has `step_completed`, code asked for nothing; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
         "#]],
     );
     check_replay(
@@ -127,7 +127,7 @@ fn history_is_told_an_outcome_of_an_operation_that_is_not_open() {
         0 step_completed
         ",
         expect![[r#"
-            stuck, diverged: run R diverged at operation 0: history has `step_completed`, code asked for nothing; deploy code that matches the history, then it goes on
+            stuck, diverged: run R diverged at operation 0: history has `step_completed`, code asked for nothing; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
         "#]],
     );
     check_replay(
@@ -139,7 +139,7 @@ fn history_is_told_an_outcome_of_an_operation_that_is_not_open() {
         0 step_retried   1 30s no
         ",
         expect![[r#"
-            stuck, diverged: run R diverged at operation 0: history has `step_retried`, code asked for nothing; deploy code that matches the history, then it goes on
+            stuck, diverged: run R diverged at operation 0: history has `step_retried`, code asked for nothing; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
         "#]],
     );
 }
@@ -153,7 +153,7 @@ fn an_outcome_of_another_kind_than_its_operation_is_a_divergence() {
         0 timer_fired
         ",
         expect![[r#"
-            stuck, diverged: run R diverged at operation 0: history has `timer_fired`, code asked for nothing; deploy code that matches the history, then it goes on
+            stuck, diverged: run R diverged at operation 0: history has `timer_fired`, code asked for nothing; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
         "#]],
     );
 }
@@ -170,7 +170,7 @@ fn nothing_comes_after_the_end() {
         1 step_completed
         ",
         expect![[r#"
-            stuck, diverged: run R diverged at operation 1: history has `step_completed`, code asked for nothing; deploy code that matches the history, then it goes on
+            stuck, diverged: run R diverged at operation 1: history has `step_completed`, code asked for nothing; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
         "#]],
     );
     check_replay(
@@ -183,7 +183,7 @@ fn nothing_comes_after_the_end() {
         - cancel_requested too late
         ",
         expect![[r#"
-            stuck, diverged: run R diverged at its end: history has `cancel_requested`, code asked for nothing; deploy code that matches the history, then it goes on
+            stuck, diverged: run R diverged at its end: history has `cancel_requested`, code asked for nothing; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
         "#]],
     );
 }
@@ -210,7 +210,7 @@ fn the_order_of_operations_was_swapped() {
         1 step_started ship
         ",
         expect![[r#"
-            stuck, diverged: run R diverged at operation 0: history has step `refund`, code asked for step `ship`; deploy code that matches the history, then it goes on
+            stuck, diverged: run R diverged at operation 0: history has step `refund`, code asked for step `ship`; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
         "#]],
     );
 }
@@ -221,8 +221,8 @@ fn the_code_asks_for_more_than_history_has() {
         both_at_once,
         "0 step_started ship",
         expect![[r#"
-        stuck, diverged: run R diverged at operation 1: history has nothing more, code asked for step `refund`; deploy code that matches the history, then it goes on
-    "#]],
+            stuck, diverged: run R diverged at operation 1: history has nothing more, code asked for step `refund`; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
+        "#]],
     );
     check_replay(
         both_at_once,
@@ -231,7 +231,7 @@ fn the_code_asks_for_more_than_history_has() {
         0 step_completed
         ",
         expect![[r#"
-            stuck, diverged: run R diverged at operation 1: history has `step_completed`, code asked for step `refund`; deploy code that matches the history, then it goes on
+            stuck, diverged: run R diverged at operation 1: history has `step_completed`, code asked for step `refund`; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
         "#]],
     );
 }
@@ -248,8 +248,8 @@ fn the_code_completes_instead_of_asking() {
         ends_at_once,
         "0 step_started ship",
         expect![[r#"
-        stuck, diverged: run R diverged at operation 0: history has step `ship`, code asked for the run's completion; deploy code that matches the history, then it goes on
-    "#]],
+            stuck, diverged: run R diverged at operation 0: history has step `ship`, code asked for the run's completion; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
+        "#]],
     );
 }
 
@@ -265,8 +265,8 @@ fn the_code_fails_instead_of_completing() {
         fails_at_once,
         "- run_completed 7",
         expect![[r#"
-        stuck, diverged: run R diverged at its end: history has the run's completion, code asked for the run's failure (not today); deploy code that matches the history, then it goes on
-    "#]],
+            stuck, diverged: run R diverged at its end: history has the run's completion, code asked for the run's failure (not today); keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
+        "#]],
     );
 }
 
@@ -290,7 +290,7 @@ fn a_hook_was_renamed() {
         1 timer_started 1h
         ",
         expect![[r#"
-            stuck, diverged: run R diverged at operation 0: history has hook `approval`, code asked for hook `review`; deploy code that matches the history, then it goes on
+            stuck, diverged: run R diverged at operation 0: history has hook `approval`, code asked for hook `review`; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
         "#]],
     );
 }
@@ -306,7 +306,7 @@ fn a_drop_is_a_decision_too() {
         2 step_started  ship
         ",
         expect![[r#"
-            stuck, diverged: run R diverged at operation 0: history has step `ship`, code asked for the drop of hook operation 0; deploy code that matches the history, then it goes on
+            stuck, diverged: run R diverged at operation 0: history has step `ship`, code asked for the drop of hook operation 0; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
         "#]],
     );
     check_replay(
@@ -317,7 +317,7 @@ fn a_drop_is_a_decision_too() {
         1 timer_cancelled
         ",
         expect![[r#"
-            stuck, diverged: run R diverged at operation 1: history has the drop of timer operation 1, code asked for nothing; deploy code that matches the history, then it goes on
+            stuck, diverged: run R diverged at operation 1: history has the drop of timer operation 1, code asked for nothing; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
         "#]],
     );
 }

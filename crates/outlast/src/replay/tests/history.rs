@@ -16,8 +16,8 @@
 //! -   hook_received review {"ok":true} name, payload; it is kept. The messages are numbered from 1
 //! 2   hook_received review {"ok":true} operation 2 took it
 //! !   hook_received review 7           it was rejected
-//! 2   hook_taken 1                     operation 2 took what message 1 had brought
-//! -   hook_rejected review 1 no text   nobody can read what message 1 had brought: name, message, reason
+//! 2   hook_taken 1                     operation 2 took the payload of message 1
+//! -   hook_rejected review 1 no text   no hook can decode the payload of message 1: name, message, reason
 //! 0,3 cancel_requested too late       the operations it ends (rules 1: the pauses), or `-`; `3?` for a step that
 //!                                     a lost worker may have attempted
 //! at 60s                              the turns from here on are this long after the start
@@ -73,7 +73,7 @@ pub(super) fn parse(text: &str) -> Vec<TurnRecord> {
 }
 
 /// Takes what comes after the last decision.
-pub(super) fn split_told(turns: &mut Vec<TurnRecord>) -> Vec<TurnRecord> {
+pub(super) fn split_deliveries(turns: &mut Vec<TurnRecord>) -> Vec<TurnRecord> {
     let decides = |turn: &TurnRecord| turn.events.iter().any(Event::is_decision);
     let last = turns.iter().rposition(decides).unwrap_or(0);
     turns.split_off(last + 1)

@@ -448,7 +448,7 @@ fn a_taken_payload_that_the_code_cannot_read_makes_the_run_stuck() {
             three_answers,
             &format!("0 timer_started 1h\n{before}\n0 timer_fired\n{after}"),
             expect![[r#"
-                stuck, undecodable: the recorded payload of hook `answer` (operation 1) cannot be read: the payload is not a `u32`: invalid type: string, expected u32 at line 1 column 7; add `#[serde(default)]` if a field was added, or deploy a build that can read it
+                stuck, undecodable: the recorded payload of hook `answer` (operation 1) cannot be read as `u32`: invalid type: string, expected u32 at line 1 column 7; add `#[serde(default)]` if a field was added, or deploy a build that can read it
             "#]],
         );
     }
@@ -463,7 +463,7 @@ fn a_payload_taken_by_a_hook_that_is_not_open_is_a_divergence() {
         3 hook_received answer 1
         ",
         expect![[r#"
-            stuck, diverged: run R diverged at its end: history has `hook_received`, code asked for nothing; deploy code that matches the history, then it goes on
+            stuck, diverged: run R diverged at its end: history has `hook_received`, code asked for nothing; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
         "#]],
     );
 }
@@ -588,7 +588,7 @@ fn a_panic_while_a_payload_is_read_makes_the_run_stuck() {
         - hook_received answer 7
         ",
         expect![[r#"
-            stuck, panicked: the workflow's code panicked: it goes off; mend it and deploy
+            stuck, panicked: the workflow's code panicked: it goes off; fix the code and deploy it
         "#]],
     );
 }
@@ -605,7 +605,7 @@ fn a_payload_that_only_another_codec_can_read_is_not_rejected() {
     expect![[r#"
         stuck, unreadable: the payload of message msg_00000000000000000000000001 for hook `review`: the payload was written by codec `aes`; give the worker or client that codec
     "#]]
-    .assert_eq(&case.go_on(turns));
+    .assert_eq(&case.run_live(turns));
 }
 
 #[workflow]

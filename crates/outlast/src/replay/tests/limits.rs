@@ -53,18 +53,18 @@ async fn naps(ctx: Context) -> Result<(), Error> {
 fn with_rules_1_payloads_past_the_limit_of_a_hook_fail_the_run() {
     let text = format!("rules 1\n0 timer_started 1h\n{}", "- hook_received spam 1\n".repeat(HOOK_BUFFER_MAX));
     let case = Case::new(naps, serde_json::Value::Null).with_rules(1);
-    let kept = case.go_on(history::parse(&text));
+    let kept = case.run_live(history::parse(&text));
     assert!(kept.starts_with("waits for 0 timer 1h\nkeeps spam: [1, 1,"), "{}", &kept[..80]);
-    let overflown = case.go_on(history::parse(&(text + "- hook_received spam 2")));
+    let overflown = case.run_live(history::parse(&(text + "- hook_received spam 2")));
     expect![[r#"
-        - run_failed limit hook `spam` was sent one more payload, and the run keeps 10000 that it did not ask for, which is the limit; send fewer, or take them in a loop
+        - run_failed limit hook `spam` was sent one more payload, but the run already keeps 10000 payloads, which is the limit; send fewer, or take them in a loop
     "#]].assert_eq(&overflown);
 }
 
 #[test]
 fn payloads_past_the_limit_of_a_hook_do_not_harm_the_run() {
     let text = format!("0 timer_started 1h\n{}", "- hook_received spam 1\n".repeat(HOOK_BUFFER_MAX + 1));
-    let kept = Case::new(naps, serde_json::Value::Null).go_on(history::parse(&text));
+    let kept = Case::new(naps, serde_json::Value::Null).run_live(history::parse(&text));
     assert!(kept.starts_with("waits for 0 timer 1h\nkeeps spam: [1, 1,"), "{}", &kept[..80]);
 }
 

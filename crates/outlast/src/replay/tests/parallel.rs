@@ -143,7 +143,7 @@ fn a_limit_of_nothing_panics() {
         nothing,
         "",
         expect![[r#"
-            stuck, panicked: the workflow's code panicked: with a limit of 0 nothing is ever done; give at least 1; mend it and deploy
+            stuck, panicked: the workflow's code panicked: the limit of `parallel` must be at least 1; fix the code and deploy it
         "#]],
     );
 }

@@ -119,7 +119,7 @@ fn code_from_before_the_patch_diverges() {
         1 step_started   check_limit
         ",
         expect![[r#"
-            stuck, diverged: run R diverged at operation 1: history has step `check_limit`, code asked for step `charge`; deploy code that matches the history, then it goes on
+            stuck, diverged: run R diverged at operation 1: history has step `check_limit`, code asked for step `charge`; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
         "#]],
     );
 }

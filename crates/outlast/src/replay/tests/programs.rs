@@ -1,9 +1,9 @@
-//! Random programs: a live run and the replay of every prefix of its history are the same, and go on
-//! in the same way.
+//! Random programs: a live run and the replay of every prefix of its history have the same state, and continue in the
+//! same way.
 //!
-//! A program is a tree that one workflow interprets. A driver plays worker and world: it tells the run
-//! random outcomes, timers, payloads and cancels, some per turn, and keeps what it told. `proptest`
-//! makes programs and seeds, and prints the smallest that fails.
+//! A program is a tree that one workflow interprets. A driver replaces worker and world: it delivers random outcomes,
+//! timers, payloads and cancels, several per turn, and records them. `proptest` generates programs and seeds, and prints
+//! the smallest that fails.
 
 mod driver;
 
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::{Case, history};
 use crate::prelude::*;
 use crate::{AbandonedChild, ChildOperation, HookOperation, StepOperation, TimerOperation};
-use driver::{Life, live};
+use driver::{RecordedRun, record_run};
 
 /// One operation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -85,7 +85,7 @@ async fn work(number: u8) -> Result<u32, StepError> {
 const CHILD: Workflow<u8, u32> = Workflow::new("child");
 
 /// An operation of any kind.
-enum Asked {
+enum RequestedOperation {
     Step(StepOperation<u32>),
     Timer(TimerOperation),
     Hook(HookOperation<u32>),
@@ -94,21 +94,21 @@ enum Asked {
 }
 
 impl Leaf {
-    fn ask(&self, ctx: &Context) -> Asked {
+    fn ask(&self, ctx: &Context) -> RequestedOperation {
         match self {
-            Self::Step(number) => Asked::Step(ctx.step(work, *number)),
+            Self::Step(number) => RequestedOperation::Step(ctx.step(work, *number)),
             Self::Call(number) => {
                 let call = async |number: u8| Ok::<_, StepError>(u32::from(number));
-                Asked::Step(ctx.call(&format!("call-{number}"), *number, call))
+                RequestedOperation::Step(ctx.call(&format!("call-{number}"), *number, call))
             }
-            Self::Sleep(seconds) => Asked::Timer(ctx.sleep(format!("{seconds}s"))),
-            Self::Hook(name, None) => Asked::Hook(ctx.hook(&format!("hook-{name}"))),
+            Self::Sleep(seconds) => RequestedOperation::Timer(ctx.sleep(format!("{seconds}s"))),
+            Self::Hook(name, None) => RequestedOperation::Hook(ctx.hook(&format!("hook-{name}"))),
             Self::Hook(name, Some(seconds)) => {
-                Asked::Hook(ctx.hook(&format!("hook-{name}")).timeout(format!("{seconds}s")))
+                RequestedOperation::Hook(ctx.hook(&format!("hook-{name}")).timeout(format!("{seconds}s")))
             }
             Self::Child(number, timeout, choice) => {
                 let child = ctx.child(CHILD, *number).on_parent_end(*choice);
-                Asked::Child(match timeout {
+                RequestedOperation::Child(match timeout {
                     Some(seconds) => child.timeout(format!("{seconds}s")),
                     None => child,
                 })
@@ -116,13 +116,13 @@ impl Leaf {
             Self::Abandoned(number, has_key) => {
                 let child = ctx.child(CHILD, *number);
                 let child = if *has_key { child.key(format!("child-{number}")) } else { child };
-                Asked::Abandoned(child.abandon())
+                RequestedOperation::Abandoned(child.abandon())
             }
         }
     }
 }
 
-impl Asked {
+impl RequestedOperation {
     async fn outcome(self) -> Result<String, Error> {
         match self {
             Self::Step(step) => step.await.map(|output| format!("s{output}")),
@@ -316,9 +316,9 @@ proptest! {
         rules in 1..=RULES,
     ) {
         let case = Case::new(interpreter, serde_json::to_value(&program).unwrap()).with_rules(rules);
-        let life = live(&case, seed);
-        for turns in 1..=life.turns.len() {
-            life.replay_and_go_on(&case, turns);
+        let recorded = record_run(&case, seed);
+        for turns in 1..=recorded.turns.len() {
+            recorded.replay_and_continue(&case, turns);
         }
     }
 }
@@ -333,9 +333,9 @@ proptest! {
         rules in 1..=RULES,
     ) {
         let case = Case::new(interpreter, serde_json::to_value(&program).unwrap()).with_rules(rules);
-        let life = live(&case, seed);
-        for turns in 1..=life.turns.len() {
-            life.replay_parts(&case, turns);
+        let recorded = record_run(&case, seed);
+        for turns in 1..=recorded.turns.len() {
+            recorded.replay_parts(&case, turns);
         }
     }
 }
@@ -350,9 +350,9 @@ fn the_random_programs_are_worth_running() {
         let program = any_program().new_tree(&mut runner).unwrap().current();
         let case = Case::new(interpreter, serde_json::to_value(&program).unwrap());
         let case = case.with_rules(1 + seed as u32 % RULES);
-        let life = live(&case, seed);
-        parts += (1..=life.turns.len()).map(|turns| life.replay_parts(&case, turns)).sum::<usize>();
-        let Life { turns, .. } = life;
+        let recorded = record_run(&case, seed);
+        parts += (1..=recorded.turns.len()).map(|turns| recorded.replay_parts(&case, turns)).sum::<usize>();
+        let RecordedRun { turns, .. } = recorded;
         for event in turns.iter().flat_map(|turn| &turn.events) {
             *kinds.entry(event.kind()).or_default() += 1;
         }

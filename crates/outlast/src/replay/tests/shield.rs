@@ -1,4 +1,4 @@
-//! Shields: neither a cancel nor a deadline touches what is asked for through `ctx.shielded()`.
+//! Shields: operations of `ctx.shielded()` are protected from a cancel and the deadline.
 
 use expect_test::expect;
 

@@ -137,7 +137,7 @@ fn an_output_of_another_type_makes_the_run_stuck() {
         0 step_completed "one"
         "#,
         expect![[r#"
-            stuck, undecodable: the recorded output of step `count` (operation 0) cannot be read: the payload is not a `u64`: invalid type: string, expected u64 at line 1 column 5; add `#[serde(default)]` if a field was added, or deploy a build that can read it
+            stuck, undecodable: the recorded output of step `count` (operation 0) cannot be read as `u64`: invalid type: string, expected u64 at line 1 column 5; add `#[serde(default)]` if a field was added, or deploy a build that can read it
         "#]],
     );
     check(

@@ -18,8 +18,8 @@ fn waiting_with_nothing_open_is_a_foreign_await() {
         waits_for_ever,
         "",
         expect![[r#"
-        stuck, foreign await: run R awaits something that is not an operation of its context: it waits, and no operation is open; the usual suspects are tokio::time, channels, spawned tasks and I/O in workflow code. Move it into a step, or use ctx.sleep, ctx.hook or ctx.call
-    "#]],
+            stuck, foreign await: run R awaits something that is not an operation of its context: it waits, but no operation is open; common causes are tokio::time, channels, spawned tasks and I/O in workflow code. Move it into a step, or use ctx.sleep, ctx.hook or ctx.call
+        "#]],
     );
 }
 
@@ -38,7 +38,7 @@ fn waiting_with_nothing_open_any_more_is_a_foreign_await() {
         0 timer_fired
         ",
         expect![[r#"
-            stuck, foreign await: run R awaits something that is not an operation of its context: it waits, and no operation is open; the usual suspects are tokio::time, channels, spawned tasks and I/O in workflow code. Move it into a step, or use ctx.sleep, ctx.hook or ctx.call
+            stuck, foreign await: run R awaits something that is not an operation of its context: it waits, but no operation is open; common causes are tokio::time, channels, spawned tasks and I/O in workflow code. Move it into a step, or use ctx.sleep, ctx.hook or ctx.call
         "#]],
     );
 }
@@ -65,8 +65,8 @@ fn a_wake_by_another_thread_is_foreign_even_during_a_poll() {
         is_woken_by_a_thread,
         "",
         expect![[r#"
-        stuck, foreign await: run R awaits something that is not an operation of its context: something that is not an operation woke it; the usual suspects are tokio::time, channels, spawned tasks and I/O in workflow code. Move it into a step, or use ctx.sleep, ctx.hook or ctx.call
-    "#]],
+            stuck, foreign await: run R awaits something that is not an operation of its context: something that is not an operation woke it; common causes are tokio::time, channels, spawned tasks and I/O in workflow code. Move it into a step, or use ctx.sleep, ctx.hook or ctx.call
+        "#]],
     );
 }
 
@@ -87,8 +87,8 @@ fn a_run_that_wakes_itself_for_ever_is_stuck() {
         spins,
         "",
         expect![[r#"
-        stuck, foreign await: run R awaits something that is not an operation of its context: it woke itself 1000 times in a row; the usual suspects are tokio::time, channels, spawned tasks and I/O in workflow code. Move it into a step, or use ctx.sleep, ctx.hook or ctx.call
-    "#]],
+            stuck, foreign await: run R awaits something that is not an operation of its context: it woke itself 1000 times in a row; common causes are tokio::time, channels, spawned tasks and I/O in workflow code. Move it into a step, or use ctx.sleep, ctx.hook or ctx.call
+        "#]],
     );
 }
 
@@ -110,7 +110,7 @@ fn a_panic_in_the_workflows_code_is_stuck_with_what_it_said() {
         0 timer_fired
         ",
         expect![[r#"
-            stuck, panicked: the workflow's code panicked: no 0; mend it and deploy
+            stuck, panicked: the workflow's code panicked: no 0; fix the code and deploy it
         "#]],
     );
 }
@@ -125,7 +125,7 @@ fn a_panic_is_found_in_replay_too() {
         - run_completed
         ",
         expect![[r#"
-            stuck, panicked: the workflow's code panicked: no 0; mend it and deploy
+            stuck, panicked: the workflow's code panicked: no 0; fix the code and deploy it
         "#]],
     );
 }
@@ -147,7 +147,7 @@ fn a_builder_method_on_a_requested_operation_panics_with_the_remedy() {
         1 timer_fired
         ",
         expect![[r#"
-            stuck, panicked: the workflow's code panicked: operation 0 was already requested; call builder methods before the next await; mend it and deploy
+            stuck, panicked: the workflow's code panicked: operation 0 was already requested; call builder methods before the next await; fix the code and deploy it
         "#]],
     );
 }
@@ -163,7 +163,7 @@ fn a_builder_method_on_a_requested_operation_panics_though_its_outcome_is_there(
         1 timer_fired
         ",
         expect![[r#"
-            stuck, panicked: the workflow's code panicked: operation 0 was already requested; call builder methods before the next await; mend it and deploy
+            stuck, panicked: the workflow's code panicked: operation 0 was already requested; call builder methods before the next await; fix the code and deploy it
         "#]],
     );
 }
@@ -184,7 +184,7 @@ fn an_operation_that_is_polled_after_it_completed_panics() {
         0 timer_fired
         ",
         expect![[r#"
-            stuck, panicked: the workflow's code panicked: operation 0 was polled after it completed; mend it and deploy
+            stuck, panicked: the workflow's code panicked: operation 0 was polled after it completed; fix the code and deploy it
         "#]],
     );
 }
@@ -269,7 +269,7 @@ fn a_context_that_another_thread_uses_during_a_poll_is_stuck_and_asks_for_nothin
         0 timer_fired
         ",
         expect![[r#"
-            stuck, context outside: `ctx` was used outside of the workflow's own code, in a spawned task or on another thread (it asked for a timer); ask for it in the workflow, and use `join!` or `ctx.parallel` for what happens at the same time
+            stuck, context outside: `ctx` was used outside of the workflow's own code, in a spawned task or on another thread (it requested a timer); call it from the workflow, and use `join!` or `ctx.parallel` for concurrent work
         "#]],
     );
 }
@@ -278,10 +278,10 @@ fn a_context_that_another_thread_uses_during_a_poll_is_stuck_and_asks_for_nothin
 fn code_before_the_first_poll_may_use_the_context() {
     let early = Workflow::<(), ()>::new("early");
     let codec: std::sync::Arc<dyn outlast_core::Codec> = std::sync::Arc::new(outlast_core::PlainJson);
-    let mut registry = crate::registry::Registry::new(std::sync::Arc::new(()), codec.clone());
+    let mut registry = crate::authoring::registry::Registry::new(std::sync::Arc::new(()), codec.clone());
     registry.add_workflow_of(early, |ctx: Context, ()| ctx.sleep("1h"));
     let code = registry.finish().unwrap();
     let case = super::Case { workflow: "early".into(), ..super::Case::new(waits_for_ever, ().into()) };
     let case = super::Case { code, ..case };
-    assert_eq!(case.go_on(super::history::parse("")), "0 timer_started 1h\nwaits for 0 timer 1h\n");
+    assert_eq!(case.run_live(super::history::parse("")), "0 timer_started 1h\nwaits for 0 timer 1h\n");
 }

@@ -85,15 +85,15 @@ fn a_value_with_another_name_or_in_another_place_is_a_divergence() {
         1 timer_started  1m
         ",
         expect![[r#"
-            stuck, diverged: run R diverged at operation 0: history has value `rate`, code asked for value `quote`; deploy code that matches the history, then it goes on
+            stuck, diverged: run R diverged at operation 0: history has value `rate`, code asked for value `quote`; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
         "#]],
     );
     check_replay(
         quote,
         "0 timer_started 1m",
         expect![[r#"
-        stuck, diverged: run R diverged at operation 0: history has timer 1m, code asked for value `quote`; deploy code that matches the history, then it goes on
-    "#]],
+            stuck, diverged: run R diverged at operation 0: history has timer 1m, code asked for value `quote`; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
+        "#]],
     );
     check_replay(
         quote,
@@ -104,7 +104,7 @@ fn a_value_with_another_name_or_in_another_place_is_a_divergence() {
         2 timer_started  1m
         ",
         expect![[r#"
-            stuck, diverged: run R diverged at operation 2: history has timer 1m, code asked for value `quote`; deploy code that matches the history, then it goes on
+            stuck, diverged: run R diverged at operation 2: history has timer 1m, code asked for value `quote`; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
         "#]],
     );
     check_replay(
@@ -116,7 +116,7 @@ fn a_value_with_another_name_or_in_another_place_is_a_divergence() {
         - run_completed  1
         ",
         expect![[r#"
-            stuck, diverged: run R diverged at operation 2: history has the run's completion, code asked for value `quote`; deploy code that matches the history, then it goes on
+            stuck, diverged: run R diverged at operation 2: history has the run's completion, code asked for value `quote`; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
         "#]],
     );
 }
@@ -134,7 +134,7 @@ fn code_that_asks_for_no_value_where_history_has_one_diverges() {
         1 timer_started  1m
         ",
         expect![[r#"
-            stuck, diverged: run R diverged at operation 0: history has value `quote`, code asked for timer 1m; deploy code that matches the history, then it goes on
+            stuck, diverged: run R diverged at operation 0: history has value `quote`, code asked for timer 1m; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
         "#]],
     );
 }
@@ -156,7 +156,7 @@ fn a_value_of_another_type_makes_the_run_stuck_at_once() {
         texts,
         history,
         expect![[r#"
-            stuck, undecodable: the recorded value `quote` (operation 0) cannot be read: the payload is not a `String`: invalid type: integer, expected a string at line 1 column 4; add `#[serde(default)]` if a field was added, or deploy a build that can read it
+            stuck, undecodable: the recorded value `quote` (operation 0) cannot be read as `String`: invalid type: integer, expected a string at line 1 column 4; add `#[serde(default)]` if a field was added, or deploy a build that can read it
         "#]],
     );
     check(
@@ -206,8 +206,8 @@ fn a_closure_that_uses_the_context_panics() {
         nested,
         "",
         expect![[r#"
-        stuck, panicked: the workflow's code panicked: the closure of value `seed` uses the context, which a replay would not do; ask for what it needs before `ctx.record`; mend it and deploy
-    "#]],
+            stuck, panicked: the workflow's code panicked: the closure of value `seed` uses the context, but a replay does not call the closure; call the context before `ctx.record`; fix the code and deploy it
+        "#]],
     );
 }
 

@@ -15,9 +15,9 @@ use tracing::Instrument;
 
 use super::PreparedStep;
 use super::attempt_end::{AttemptEnd, AttemptFailure};
-use crate::attempt::{AttemptInfo, StopReason};
+use crate::authoring::attempt::{AttemptInfo, StopReason};
+use crate::authoring::registry::StepCall;
 use crate::error::StepError;
-use crate::registry::StepCall;
 use crate::replay::polling::{self, Misuse};
 use crate::replay::{StepToAttempt, panic_text, used_in_step};
 use crate::worker::metrics::RunningAttempt;

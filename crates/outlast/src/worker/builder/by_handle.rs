@@ -6,10 +6,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::WorkerBuilder;
-use crate::context::Context;
+use crate::authoring::context::Context;
+use crate::authoring::step::{Step, StepContext};
+use crate::authoring::workflow::Workflow;
 use crate::error::{Error, StepError};
-use crate::step::{Step, StepContext};
-use crate::workflow::Workflow;
 
 impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     /// Adds the code of a step with a handle: any async function or closure with the handle's types.

@@ -19,7 +19,7 @@ use super::live_run::{LiveRun, read_inbox};
 use super::parts::{self, FirstPart};
 use super::position::RunPosition;
 use super::turn_log::TurnLog;
-use crate::attempt::StopReason;
+use crate::authoring::attempt::StopReason;
 use crate::ids;
 use crate::replay::Delivery;
 use crate::worker::attempts::attempt_end::FailedAttempt;

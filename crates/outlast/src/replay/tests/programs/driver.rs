@@ -1,4 +1,4 @@
-//! Worker and world of a random run, without either: what it is told comes from a seed.
+//! Drives a random run without a worker or a world: its deliveries are generated from a seed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,32 +12,32 @@ use super::{Case, history};
 use crate::replay::tests::{START, turn};
 use crate::replay::{Machine, terminated};
 
-/// Turns after which a run that has not ended is left alone.
+/// The maximum number of turns of a run.
 const TURNS_MAX: usize = 30;
 
-/// A run as it was lived.
-pub(super) struct Life {
-    /// The start, when it was no worker's turn.
+/// A run that was driven live, with everything that is needed to repeat it.
+pub(super) struct RecordedRun {
+    /// The start, when it was a turn of its own.
     fresh: Option<TurnRecord>,
     pub(super) turns: Vec<TurnRecord>,
-    /// What was told in each turn after the first.
-    told: Vec<Told>,
-    /// What was there after each turn.
-    after: Vec<After>,
+    /// The deliveries of each turn after the first.
+    deliveries: Vec<TurnDeliveries>,
+    /// The state after each turn.
+    after: Vec<StateAfterTurn>,
 }
 
-/// What a turn is told, so that it can be told again.
-struct Told {
+/// The deliveries of a turn, so that they can be repeated.
+struct TurnDeliveries {
     at: Timestamp,
-    /// Whether the worker looked at the clock before the turn, and the timers it found due.
+    /// The timers that were due, if the driver checked the clock before the turn.
     due: Option<Vec<(Timestamp, OpNumber)>>,
-    /// What it delivered, as events.
+    /// The deliveries as events.
     events: Vec<Event>,
 }
 
-/// What two machines of one run must agree on.
+/// The state that two machines of one run must agree on.
 #[derive(Clone, Debug, PartialEq)]
-struct State {
+struct MachineState {
     summary: String,
     ended: Option<Status>,
     waits: Vec<Wait>,
@@ -45,13 +45,13 @@ struct State {
     is_active: bool,
 }
 
-impl State {
+impl MachineState {
     fn of(machine: &Machine) -> Self {
         let ended = machine.ended();
         Self {
             summary: machine.summary(),
             ended,
-            // Nobody asks what a run waits for that has ended.
+            // The waits of a run that has ended are not used.
             waits: if ended.is_some() { Vec::new() } else { machine.waits() },
             next_due: machine.next_due().filter(|_| ended.is_none()),
             is_active: machine.is_active() && ended.is_none(),
@@ -59,18 +59,18 @@ impl State {
     }
 }
 
-/// What was there after a turn.
-struct After {
-    state: State,
+/// The state after a turn.
+struct StateAfterTurn {
+    state: MachineState,
     /// The steps that were being attempted.
     attempting: BTreeSet<OpNumber>,
-    /// Up to when pauses and timers had been looked at.
-    looked_at: Timestamp,
+    /// The time up to which pauses and timers were checked.
+    checked_until: Timestamp,
     /// The attempts that began after the turn: operation and number.
     started: Vec<(OpNumber, u32)>,
-    /// What the turn asked of others.
+    /// The outbox of the turn.
     outbox: Option<Box<Outbox>>,
-    /// How many of its messages are older than the last delivery.
+    /// The number of its messages that are older than the last delivery.
     settled_messages: usize,
 }
 
@@ -78,37 +78,37 @@ struct Driver {
     rng: fastrand::Rng,
     machine: Machine,
     now: Timestamp,
-    looked_at: Timestamp,
+    checked_until: Timestamp,
     attempting: BTreeSet<OpNumber>,
-    /// The attempts under way, those of dropped operations too.
+    /// The attempts in progress, including those of dropped operations.
     attempts: Vec<(OpNumber, u32)>,
     /// Children that have not ended, and those whose start is to be answered.
     children: Vec<(OpNumber, bool)>,
     messages: u128,
-    life: Life,
+    recorded: RecordedRun,
 }
 
-/// Lives a run of the case's workflow with a seed.
-pub(super) fn live(case: &Case, seed: u64) -> Life {
+/// Drives a run of the case's workflow with a seed.
+pub(super) fn record_run(case: &Case, seed: u64) -> RecordedRun {
     let rng = fastrand::Rng::with_seed(seed);
     let (machine, first) = case.fresh().unwrap();
-    let life = Life { fresh: None, turns: vec![first], told: Vec::new(), after: Vec::new() };
+    let recorded = RecordedRun { fresh: None, turns: vec![first], deliveries: Vec::new(), after: Vec::new() };
     let mut driver = Driver {
         rng,
         machine,
         now: START,
-        looked_at: START,
+        checked_until: START,
         attempting: BTreeSet::new(),
         attempts: Vec::new(),
         children: Vec::new(),
         messages: 0,
-        life,
+        recorded,
     };
     driver.begin();
-    while driver.machine.ended().is_none() && driver.life.turns.len() < TURNS_MAX {
+    while driver.machine.ended().is_none() && driver.recorded.turns.len() < TURNS_MAX {
         driver.turn();
     }
-    driver.life
+    driver.recorded
 }
 
 impl Driver {
@@ -120,10 +120,10 @@ impl Driver {
         let mut events = Vec::new();
         self.machine.begin(&mut events).unwrap();
         if wait.is_zero() {
-            self.life.turns[0].events.append(&mut events);
+            self.recorded.turns[0].events.append(&mut events);
         } else {
-            self.life.fresh = Some(self.life.turns.remove(0));
-            self.life.turns.push(turn(self.now, events));
+            self.recorded.fresh = Some(self.recorded.turns.remove(0));
+            self.recorded.turns.push(turn(self.now, events));
         }
         self.end_turn();
     }
@@ -145,16 +145,16 @@ impl Driver {
         let due = (is_idle || self.rng.bool()).then(|| self.look_at_the_clock());
         events.extend(due.iter().flatten().map(|(_, op)| Event::TimerFired { op: *op }));
         self.rng.shuffle(&mut events);
-        let told = Told { at: self.now, due, events };
-        let added = tell(&mut self.machine, &told);
-        self.life.turns.push(turn(self.now, added));
-        self.life.told.push(told);
+        let deliveries = TurnDeliveries { at: self.now, due, events };
+        let added = deliver_turn(&mut self.machine, &deliveries);
+        self.recorded.turns.push(turn(self.now, added));
+        self.recorded.deliveries.push(deliveries);
         self.end_turn();
     }
 
     /// Looks at what was decided, and begins the attempts it asks for.
     fn end_turn(&mut self) {
-        let state = State::of(&self.machine);
+        let state = MachineState::of(&self.machine);
         let attempting = self.attempting.clone();
         let ended = self.machine.ended().is_some();
         let steps = if ended { Vec::new() } else { self.machine.take_startable() };
@@ -170,13 +170,13 @@ impl Driver {
                 self.children.push((parent.op, *wants_answer));
             }
         }
-        let looked_at = self.looked_at;
-        let after = After { state, attempting, looked_at, started, outbox, settled_messages };
-        self.life.after.push(after);
+        let checked_until = self.checked_until;
+        let after = StateAfterTurn { state, attempting, checked_until, started, outbox, settled_messages };
+        self.recorded.after.push(after);
     }
 
     fn look_at_the_clock(&mut self) -> Vec<(Timestamp, OpNumber)> {
-        self.looked_at = self.now;
+        self.checked_until = self.now;
         self.machine.take_due(self.now)
     }
 
@@ -257,11 +257,11 @@ fn no_id() -> MessageId {
     MessageId::from_bits(0)
 }
 
-/// Tells a machine what a turn is told, and returns what the turn added.
-fn tell(machine: &mut Machine, told: &Told) -> Vec<Event> {
+/// Delivers the deliveries of a turn to a machine, and returns the events of the turn.
+fn deliver_turn(machine: &mut Machine, deliveries: &TurnDeliveries) -> Vec<Event> {
     let mut added = Vec::new();
-    machine.set_time(told.at);
-    for event in &told.events {
+    machine.set_time(deliveries.at);
+    for event in &deliveries.events {
         machine.deliver(history::delivery(event.clone()), &mut added).unwrap_or_else(|stuck| {
             panic!("{}", stuck.message);
         });
@@ -269,71 +269,76 @@ fn tell(machine: &mut Machine, told: &Told) -> Vec<Event> {
     added
 }
 
-impl Life {
-    /// Replays the first so many turns, compares, and goes on from there to the end.
-    pub(super) fn replay_and_go_on(&self, case: &Case, turns: usize) {
-        let place = turns - 1;
+impl RecordedRun {
+    /// Replays the first `turns` turns, compares the state, and continues from there to the end.
+    pub(super) fn replay_and_continue(&self, case: &Case, turns: usize) {
+        let index = turns - 1;
         self.crash(case, turns);
         let mut machine = self.replayed(case, turns);
-        machine.set_attempting(&self.after[place].attempting);
-        machine.take_due(self.after[place].looked_at);
-        self.go_on_with(machine, turns);
+        machine.set_attempting(&self.after[index].attempting);
+        machine.take_due(self.after[index].checked_until);
+        self.continue_with(machine, turns);
     }
 
-    /// Compares a machine that is after so many turns, and goes on from there to the end.
-    fn go_on_with(&self, mut machine: Machine, turns: usize) {
-        let place = turns - 1;
-        self.compare(&mut machine, place);
+    /// Compares a machine after `turns` turns with the recorded state, and continues from there to the end.
+    fn continue_with(&self, mut machine: Machine, turns: usize) {
+        let index = turns - 1;
+        self.compare(&mut machine, index);
         for later in turns..self.turns.len() {
-            let told = &self.told[later - 1];
-            if let Some(due) = &told.due {
-                assert_eq!(&machine.take_due(told.at), due);
+            let deliveries = &self.deliveries[later - 1];
+            if let Some(due) = &deliveries.due {
+                assert_eq!(&machine.take_due(deliveries.at), due);
             }
-            assert_eq!(tell(&mut machine, told), self.turns[later].events, "turn {later} from turn {place}");
+            assert_eq!(
+                deliver_turn(&mut machine, deliveries),
+                self.turns[later].events,
+                "turn {later} from turn {index}"
+            );
             assert_eq!(
                 machine.take_outbox(no_id),
                 self.after[later].outbox,
-                "turn {later} from turn {place}"
+                "turn {later} from turn {index}"
             );
             self.compare(&mut machine, later);
         }
     }
 
-    /// Replays the first so many turns, of the last one only a part, in every way in which it can be cut: the rest is
-    /// asked for again, and all goes on as it went.
+    /// Replays the first `turns` turns, of the last one only a part, for every possible cut. The replay must request
+    /// the rest again, and the run must continue as recorded.
     pub(super) fn replay_parts(&self, case: &Case, turns: usize) -> usize {
-        let place = turns - 1;
-        let mut last = self.turns[place].clone();
-        let told = last.events.iter().rposition(|event| !event.is_decision()).map_or(0, |place| place + 1);
+        let index = turns - 1;
+        let mut last = self.turns[index].clone();
+        let deliveries =
+            last.events.iter().rposition(|event| !event.is_decision()).map_or(0, |index| index + 1);
         let is_patch = |event: &Event| matches!(event, Event::VersionChosen { .. });
-        last.events[told..].sort_by_key(|event| !is_patch(event));
-        let first = told + last.events[told..].iter().filter(|event| is_patch(event)).count();
+        last.events[deliveries..].sort_by_key(|event| !is_patch(event));
+        let first = deliveries + last.events[deliveries..].iter().filter(|event| is_patch(event)).count();
         for cut in first.max(1)..last.events.len() {
             let mut part = turn(last.at, last.events[..cut].to_vec());
             part.id = part.id.continued();
-            let before = self.fresh.iter().chain(&self.turns[..place]).cloned();
+            let before = self.fresh.iter().chain(&self.turns[..index]).cloned();
             let mut machine = case
                 .replay(before.chain([part]).collect())
-                .unwrap_or_else(|stuck| panic!("event {cut} of turn {place}: {}", stuck.message));
-            self.check_early_end(case, place, &last.events[..cut]);
+                .unwrap_or_else(|stuck| panic!("event {cut} of turn {index}: {}", stuck.message));
+            self.check_early_end(case, index, &last.events[..cut]);
             self.check_unannounced(&machine, &last.events[cut..]);
             let mut rest = Vec::new();
             machine.record_rest(&mut rest).unwrap_or_else(|stuck| panic!("{}", stuck.message));
-            assert_eq!(rest, last.events[cut..], "the rest of turn {place}");
-            self.check_rest_of_outbox(&mut machine, place, &rest);
-            machine.set_attempting(&self.after[place].attempting);
-            machine.take_due(self.after[place].looked_at);
-            self.go_on_with(machine, turns);
+            assert_eq!(rest, last.events[cut..], "the rest of turn {index}");
+            self.check_rest_of_outbox(&mut machine, index, &rest);
+            machine.set_attempting(&self.after[index].attempting);
+            machine.take_due(self.after[index].checked_until);
+            self.continue_with(machine, turns);
         }
         last.events.len().saturating_sub(first.max(1))
     }
 
     /// A run may be ended without its code when only a part of a turn is there.
-    fn check_early_end(&self, case: &Case, place: usize, events: &[Event]) {
-        let mut part = turn(self.turns[place].at, events.to_vec());
+    fn check_early_end(&self, case: &Case, index: usize, events: &[Event]) {
+        let mut part = turn(self.turns[index].at, events.to_vec());
         part.id = part.id.continued();
         let end = turn(part.at, vec![Event::RunTerminated { failure: terminated("no more") }]);
-        let before = self.fresh.iter().chain(&self.turns[..place]).cloned();
+        let before = self.fresh.iter().chain(&self.turns[..index]).cloned();
         let replayed = case.replay(before.chain([part, end]).collect());
         let mut machine = replayed.unwrap_or_else(|stuck| panic!("{}", stuck.message));
         assert_eq!((machine.ended(), machine.has_unrecorded()), (Some(Status::Cancelled), false));
@@ -351,8 +356,8 @@ impl Life {
     }
 
     /// What the rest of a turn asks of others: the children that it starts, and all messages since the last delivery.
-    fn check_rest_of_outbox(&self, machine: &mut Machine, place: usize, rest: &[Event]) {
-        let After { outbox, settled_messages, .. } = &self.after[place];
+    fn check_rest_of_outbox(&self, machine: &mut Machine, index: usize, rest: &[Event]) {
+        let StateAfterTurn { outbox, settled_messages, .. } = &self.after[index];
         let whole = outbox.as_deref().cloned().unwrap_or_default();
         let starts = |event: &&Event| matches!(event, Event::ChildStarted(_) | Event::StepStarted { .. });
         let started: Vec<_> = rest.iter().filter(starts).filter_map(Event::op).collect();
@@ -360,17 +365,17 @@ impl Life {
         let children = whole.children.iter().filter(is_in).cloned().collect::<Vec<_>>();
         let messages = whole.messages[*settled_messages..].to_vec();
         let again = machine.take_outbox(no_id).map(|outbox| *outbox).unwrap_or_default();
-        assert_eq!((again.children, again.messages), (children, messages), "outbox of turn {place}");
+        assert_eq!((again.children, again.messages), (children, messages), "outbox of turn {index}");
     }
 
     /// After a crash nothing is being attempted: all that was begins anew, and nothing else.
     fn crash(&self, case: &Case, turns: usize) {
-        let After { state, attempting, looked_at, started, .. } = &self.after[turns - 1];
+        let StateAfterTurn { state, attempting, checked_until, started, .. } = &self.after[turns - 1];
         if state.ended.is_some() {
             return;
         }
         let mut machine = self.replayed(case, turns);
-        machine.take_due(*looked_at);
+        machine.take_due(*checked_until);
         let again: BTreeSet<_> = machine.take_startable().iter().map(|step| step.op).collect();
         let open = |op: &&OpNumber| {
             let line = format!("{op} step ");
@@ -392,14 +397,14 @@ impl Life {
         case.replay(history).unwrap_or_else(|stuck| panic!("at turn {}: {}", turns - 1, stuck.message))
     }
 
-    fn compare(&self, machine: &mut Machine, place: usize) {
-        let After { state, started, .. } = &self.after[place];
-        assert_eq!(&State::of(machine), state, "after turn {place}");
+    fn compare(&self, machine: &mut Machine, index: usize) {
+        let StateAfterTurn { state, started, .. } = &self.after[index];
+        assert_eq!(&MachineState::of(machine), state, "after turn {index}");
         if state.ended.is_none() {
             let steps = machine.take_startable();
             let mut steps: Vec<_> = steps.iter().map(|step| (step.op, step.attempt)).collect();
             steps.sort();
-            assert_eq!(&steps, started, "attempts after turn {place}");
+            assert_eq!(&steps, started, "attempts after turn {index}");
         }
     }
 }

@@ -1,13 +1,13 @@
-//! JSON Schemas of what workflows and steps take and return, for documents, forms and other languages.
+//! JSON Schemas of the inputs and outputs of workflows and steps, for documentation, forms and other languages.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::registry::{StepMark, WorkflowMark};
-use crate::step::{ByName, Step, StepDefinition, StepFn};
-use crate::workflow::{Workflow, WorkflowDefinition, WorkflowFn};
+use crate::authoring::registry::{StepMark, WorkflowMark};
+use crate::authoring::step::{ByName, Step, StepDefinition, StepFn};
+use crate::authoring::workflow::{Workflow, WorkflowDefinition, WorkflowFn};
 
 /// The JSON Schemas (draft 2020-12) of the input and output of a workflow or step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -101,7 +101,7 @@ impl<I: JsonSchema, O: JsonSchema> HasSchema<ByName> for Step<I, O> {
 }
 
 fn of_types<I: JsonSchema, O: JsonSchema>(name: &'static str, version: Option<u32>) -> Schema {
-    // A type may read more than it writes: what is sent is read, what is returned was written.
+    // A type may accept more than it produces: inputs are deserialized, outputs are serialized.
     let reading = SchemaSettings::draft2020_12().for_deserialize().into_generator();
     let writing = SchemaSettings::draft2020_12().for_serialize().into_generator();
     Schema {

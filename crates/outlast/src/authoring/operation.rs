@@ -1,83 +1,18 @@
 //! Operations: the futures that a workflow awaits. Each is a named `Unpin` type with builder methods.
 
-use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
-use std::time::Duration;
 
-use outlast_core::{
-    Failure, FailureKind, Headers, IntoDuration, MessageId, OpNumber, ParentEnd, Payload, Retry, RunId,
-    Timestamp,
-};
+use outlast_core::{Headers, IntoDuration, MessageId, ParentEnd, Payload, Retry, RunId, Timestamp};
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
-use crate::replay::state::unreadable;
-use crate::replay::{Arrival, RunState};
+use crate::replay::{Arrival, OpHandle, RunState};
 
-/// The workflow's end of an operation; dropping it ends the interest in the outcome.
-pub(crate) struct OpHandle {
-    state: Arc<RunState>,
-    op: OpNumber,
-}
-
-impl OpHandle {
-    pub(crate) fn new(state: Arc<RunState>, op: OpNumber) -> Self {
-        Self { state, op }
-    }
-
-    fn poll(&self, cx: &TaskContext<'_>) -> Poll<Result<Payload, Error>> {
-        self.state.poll_op(self.op, cx.waker()).map_err(Error::of_failure)
-    }
-
-    /// Reads the outcome of what `what` and `name` call it. Since rules 2 an outcome that cannot be read makes
-    /// the run stuck, and the operation stays pending: the code after it does not run.
-    fn decode<T: DeserializeOwned>(&self, what: &str, name: &str, stored: Payload) -> Poll<Result<T, Error>> {
-        let decoded = self.state.codec().decode(stored).and_then(|plain| plain.decode());
-        let error = match decoded {
-            Ok(value) => return Poll::Ready(Ok(value)),
-            Err(error) => error,
-        };
-        let (op, run) = (self.op, self.state.run());
-        if self.state.rules() >= 2 {
-            let part = if what == "hook" { "payload" } else { "output" };
-            let message =
-                format!("the recorded {part} of {what} `{name}` (operation {op}) cannot be read: {error}");
-            self.state.set_unreadable(unreadable(error.is_coded(), message));
-            return Poll::Pending;
-        }
-        let message = format!("{what} `{name}`, operation {op} of {run}: {}", error.quoting());
-        Poll::Ready(Err(Error::of_failure(Failure::new(FailureKind::Invalid, message))))
-    }
-
-    /// Sets something to a duration; a text that is none is the operation's failure.
-    fn with_duration(&self, duration: impl IntoDuration, set: impl FnOnce(&RunState, OpNumber, Duration)) {
-        match duration.into_duration() {
-            Ok(duration) => set(&self.state, self.op, duration),
-            Err(error) => self.state.spoil(self.op, Failure::of_error(FailureKind::Invalid, &error)),
-        }
-    }
-}
-
-impl Drop for OpHandle {
-    fn drop(&mut self) {
-        self.state.drop_op(self.op);
-    }
-}
-
-impl fmt::Debug for OpHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "operation {} of {}", self.op, self.state.run())
-    }
-}
-
-/// A requested step; created by [`Context::step`](crate::Context::step) and [`Context::call`](crate::Context::call).
-///
-/// It completes with the output of the step, or with its failure when no attempt is left. Its methods override the
-/// step's own policy for this call.
+/// A step that a workflow requests. Completes with the step's output or failure.
 #[must_use = "an operation that is dropped is not requested; await it, or keep it"]
 #[derive(Debug)]
 pub struct StepOperation<O> {
@@ -181,7 +116,7 @@ impl<O> StepOperation<O> {
     }
 }
 
-/// A step whose output nobody here looks at: it goes on as it is stored.
+/// A step whose output is not decoded: a queued step returns it in its stored form.
 pub(crate) struct StoredStep {
     handle: OpHandle,
 }
@@ -455,7 +390,7 @@ impl Future for AbandonedChild {
     type Output = Result<RunId, Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
-        // The engine made it, so no codec has seen it.
+        // The engine wrote this payload without a codec.
         let run = ready!(self.handle.poll(cx))?;
         Poll::Ready(run.decode().map_err(Error::from))
     }

@@ -7,18 +7,18 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use outlast_core::queue::{check_workflow_name, workflow_of_step};
-use outlast_core::{Code, Codec, Payload, PayloadError, Policy};
+use outlast_core::{Code, Codec, Payload, PayloadError, Policy, RunStarted};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
-use crate::attempt::AttemptInfo;
-use crate::context::Context;
+use crate::authoring::attempt::AttemptInfo;
+use crate::authoring::context::Context;
+use crate::authoring::reconcile::outcome_unknown;
+use crate::authoring::step::{Step, StepCode, StepContext, StepDefinition, StepFn};
+use crate::authoring::workflow::{Workflow, WorkflowDefinition, WorkflowFn, catch_check_panic};
 use crate::error::{Error, StepError, kind_of_payload};
-use crate::reconcile::not_known;
-use crate::replay::{CanRead, QUEUED_VERSION, can_read};
-use crate::step::{Step, StepCode, StepContext, StepDefinition, StepFn};
-use crate::workflow::{Workflow, WorkflowDefinition, WorkflowFn, contained};
+use crate::replay::{CanRead, InputError, QUEUED_VERSION, ReplayCode, RunState, WorkflowFuture, can_read};
 
 /// The output of one attempt, as a payload.
 pub(crate) type AttemptFuture = Pin<Box<dyn Future<Output = Result<Payload, StepError>> + Send>>;
@@ -26,67 +26,54 @@ pub(crate) type AttemptFuture = Pin<Box<dyn Future<Output = Result<Payload, Step
 /// One call of a step's code.
 pub(crate) type StepCall = Arc<dyn Fn(Arc<AttemptInfo>, Payload) -> AttemptFuture + Send + Sync>;
 
-/// A run's future with its output as a payload.
-pub(crate) type ErasedRun = Pin<Box<dyn Future<Output = Result<Payload, Error>> + Send>>;
-
-/// One call of a workflow's code.
+/// Calls the function of a workflow.
 pub(crate) type WorkflowCall =
-    Arc<dyn Fn(Context, Payload, &dyn Codec) -> Result<ErasedRun, BadInput> + Send + Sync>;
+    Arc<dyn Fn(Context, Payload, &dyn Codec) -> Result<WorkflowFuture, InputError> + Send + Sync>;
 
-/// An input that a workflow's code cannot read.
-pub(crate) struct BadInput {
-    /// Whether the worker lacks the codec that can.
-    pub(crate) is_coded: bool,
-    /// What the run fails with under rules 1.
-    pub(crate) error: Error,
-    /// Why a run that has it recorded is stuck.
-    pub(crate) stuck_message: String,
-}
-
-/// Whether an input is one of a workflow, by its type and its check.
-type InputCheck = Arc<dyn Fn(Payload, &dyn Codec) -> Result<(), Error> + Send + Sync>;
+/// Tests an input of a workflow: its type, and its `check`.
+type StoredInputCheck = Arc<dyn Fn(Payload, &dyn Codec) -> Result<(), Error> + Send + Sync>;
 
 /// The registry of a worker: collects the code that is passed to `.register((…))`.
 pub struct Registry<S> {
     state: Arc<S>,
     codec: Arc<dyn Codec>,
     code: Registered,
-    /// What is wrong with what was given.
+    /// The problems that were found.
     problems: Vec<String>,
-    /// What stands in for the code of steps, in tests.
-    mocks: HashMap<Arc<str>, (StepCall, Manner)>,
+    /// Replacements for the code of steps, in tests.
+    mocks: HashMap<Arc<str>, (StepCall, StepOptions)>,
 }
 
 /// The code of a worker, by durable name.
 #[derive(Default, Clone)]
 pub(crate) struct Registered {
     steps: HashMap<Arc<str>, StepCall>,
-    /// How registered steps are attempted.
-    manners: HashMap<Arc<str>, Manner>,
+    /// The options of registered steps.
+    step_options: HashMap<Arc<str>, StepOptions>,
     workflows: HashMap<Code, WorkflowCode>,
 }
 
 #[derive(Clone)]
 struct WorkflowCode {
     call: WorkflowCall,
-    check: InputCheck,
+    check: StoredInputCheck,
 }
 
-/// How a registered step is attempted, wherever it is asked for.
+/// The options of a registered step, which apply to all its attempts on this worker.
 #[derive(Clone)]
-pub(crate) struct Manner {
+pub(crate) struct StepOptions {
     pub(crate) policy: Policy,
-    /// Lets so many attempts be under way at the same time.
+    /// Limits the number of concurrent attempts.
     pub(crate) limit: Option<Arc<Semaphore>>,
-    /// Whether its code looks for the effect of an earlier attempt.
+    /// Whether the step has a `reconcile` function.
     reconciles: bool,
-    /// Whether its code can read an input.
+    /// Tests whether the step can decode an input.
     pub(crate) can_read: CanRead,
-    /// Its place among the registered steps, by name, from 1.
+    /// Its position among the registered steps, sorted by name, from 1.
     pub(crate) place: usize,
 }
 
-impl Manner {
+impl StepOptions {
     fn new(policy: Policy, reconciles: bool, can_read: CanRead) -> Self {
         let permits = |limit| usize::try_from(limit).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
         let limit = policy.limit.map(|limit| Arc::new(Semaphore::new(permits(limit))));
@@ -95,22 +82,13 @@ impl Manner {
 }
 
 impl Registered {
-    pub(crate) fn manner(&self, step: &str) -> Option<&Manner> {
-        self.manners.get(step)
+    pub(crate) fn manner(&self, step: &str) -> Option<&StepOptions> {
+        self.step_options.get(step)
     }
 
-    /// Whether there is no second attempt at a step: either side may say so. One that reconciles may be
-    /// left to another worker, which looks first.
-    pub(crate) fn is_at_most_once(&self, step: &str, policy: &Policy) -> bool {
-        match self.manner(step) {
-            Some(manner) => !manner.reconciles && (policy.is_at_most_once || manner.policy.is_at_most_once),
-            None => policy.is_at_most_once,
-        }
-    }
-
-    /// The names of the steps, in order: each stands before its place.
+    /// The names of the registered steps, sorted.
     pub(crate) fn steps(&self) -> Vec<Arc<str>> {
-        let mut steps: Vec<_> = self.manners.keys().cloned().collect();
+        let mut steps: Vec<_> = self.step_options.keys().cloned().collect();
         steps.sort_unstable();
         steps
     }
@@ -119,11 +97,12 @@ impl Registered {
         self.steps.get(name)
     }
 
+    /// The function of a workflow, if it is registered.
     pub(crate) fn workflow(&self, workflow: &Arc<str>, version: u32) -> Option<&WorkflowCall> {
         self.workflows.get(&Code { workflow: workflow.clone(), version }).map(|code| &code.call)
     }
 
-    /// Whether an input is one of this workflow; `None` when its code is not here.
+    /// Tests an input of a workflow; `None` when the workflow is not registered.
     pub(crate) fn check(
         &self,
         workflow: &Arc<str>,
@@ -132,7 +111,7 @@ impl Registered {
         codec: &dyn Codec,
     ) -> Option<Result<(), Error>> {
         let code = self.workflows.get(&Code { workflow: workflow.clone(), version })?;
-        Some(contained(|| (code.check)(input, codec)))
+        Some(catch_check_panic(|| (code.check)(input, codec)))
     }
 
     pub(crate) fn code(&self) -> Arc<[Code]> {
@@ -142,26 +121,57 @@ impl Registered {
     }
 }
 
+impl ReplayCode for Registered {
+    fn call_workflow(
+        &self,
+        state: &Arc<RunState>,
+        started: &RunStarted,
+        codec: &dyn Codec,
+    ) -> Option<Result<WorkflowFuture, InputError>> {
+        let RunStarted { workflow, version, input, .. } = started;
+        let call = self.workflow(workflow, *version)?;
+        Some(call(Context::new(state.clone()), input.clone(), codec))
+    }
+
+    fn has_step(&self, step: &str) -> bool {
+        self.steps.contains_key(step)
+    }
+
+    fn can_read_input(&self, step: &str) -> Option<CanRead> {
+        self.manner(step).map(|options| options.can_read)
+    }
+
+    /// A step with a `reconcile` function may be attempted again: the next attempt first checks for the effect.
+    fn is_at_most_once(&self, step: &str, policy: &Policy) -> bool {
+        match self.manner(step) {
+            Some(options) => {
+                !options.reconciles && (policy.is_at_most_once || options.policy.is_at_most_once)
+            }
+            None => policy.is_at_most_once,
+        }
+    }
+}
+
 impl<S: Send + Sync + 'static> Registry<S> {
     pub(crate) fn new(state: Arc<S>, codec: Arc<dyn Codec>) -> Self {
         Self { state, codec, code: Registered::default(), problems: Vec::new(), mocks: HashMap::new() }
     }
 
-    /// The code, or what is wrong with it.
+    /// The collected code, or the last problem that was found.
     pub(crate) fn finish(mut self) -> Result<Registered, Error> {
-        for (name, (call, manner)) in self.mocks {
+        for (name, (call, options)) in self.mocks {
             self.code.steps.insert(name.clone(), call);
-            // What stands in for a step does not look for earlier effects.
-            let change = |own: &mut Manner| (own.reconciles, own.can_read) = (false, manner.can_read);
-            self.code.manners.entry(name).and_modify(change).or_insert(manner);
+            // A replacement has no `reconcile` function.
+            let change = |own: &mut StepOptions| (own.reconciles, own.can_read) = (false, options.can_read);
+            self.code.step_options.entry(name).and_modify(change).or_insert(options);
         }
         if let Some(problem) = self.problems.pop() {
             return Err(Error::invalid(problem));
         }
         for (index, step) in self.code.steps().into_iter().enumerate() {
-            self.code.manners.entry(step).and_modify(|manner| manner.place = index + 1);
+            self.code.step_options.entry(step).and_modify(|options| options.place = index + 1);
         }
-        // Any step may travel by a queue, and is then the whole life of a run.
+        // Every step can be queued: a run of its own then executes it.
         for step in self.code.steps.keys() {
             let code = Code { workflow: workflow_of_step(step), version: QUEUED_VERSION };
             self.code.workflows.insert(code, queued_step(step.clone()));
@@ -169,7 +179,7 @@ impl<S: Send + Sync + 'static> Registry<S> {
         Ok(self.code)
     }
 
-    /// Lets `code` stand in for that of a step, registered or not, before or after.
+    /// Replaces the code of a step, whether the step is registered before, after or not at all.
     pub(crate) fn replace<I, O>(
         &mut self,
         names: impl Iterator<Item = &'static str>,
@@ -180,33 +190,33 @@ impl<S: Send + Sync + 'static> Registry<S> {
         O: Serialize,
     {
         let (codec, code) = (self.codec.clone(), Arc::new(code));
-        let manner = Manner::new(policy, false, can_read::<I>);
+        let options = StepOptions::new(policy, false, can_read::<I>);
         for name in names {
             let (codec, code) = (codec.clone(), code.clone());
-            let call: StepCall = Arc::new(move |_about, input| {
+            let call: StepCall = Arc::new(move |_info, input| {
                 let (codec, code) = (codec.clone(), code.clone());
-                // Inside the future, so that a panic of the code is one of the attempt.
+                // Inside the future, so that a panic of the code is a panic of the attempt.
                 Box::pin(async move {
                     let input = decode_input::<I>(input, &*codec, name)?;
                     encode_output(&code(input)?, &*codec)
                 })
             });
-            self.mocks.insert(name.into(), (call, manner.clone()));
+            self.mocks.insert(name.into(), (call, options.clone()));
         }
     }
 
     fn add_step<D: StepCode<S>>(&mut self) {
         let (state, codec) = (self.state.clone(), self.codec.clone());
-        let call: StepCall = Arc::new(move |about, input| attempt::<D, S>(&state, about, input, &codec));
+        let call: StepCall = Arc::new(move |info, input| attempt_step::<D, S>(&state, info, input, &codec));
         self.add_step_code(
             D::NAME,
             D::WAS,
-            Manner::new(D::policy(), D::RECONCILES, can_read::<D::Input>),
+            StepOptions::new(D::policy(), D::RECONCILES, can_read::<D::Input>),
             call,
         );
     }
 
-    /// Adds code for a step that is known by its handle.
+    /// Adds code for a step that is defined by a `Step` constant.
     pub(crate) fn add_step_of<I, O, E, F, Fut>(&mut self, step: Step<I, O>, code: F)
     where
         I: DeserializeOwned + Send + 'static,
@@ -216,18 +226,18 @@ impl<S: Send + Sync + 'static> Registry<S> {
         Fut: Future<Output = Result<O, E>> + Send + 'static,
     {
         let (state, codec, name) = (self.state.clone(), self.codec.clone(), step.name());
-        let call: StepCall = Arc::new(move |about, input| {
+        let call: StepCall = Arc::new(move |info, input| {
             let input = match decode_input::<I>(input, &*codec, name) {
                 Ok(input) => input,
                 Err(error) => return Box::pin(std::future::ready(Err(error))),
             };
-            let (codec, attempt) = (codec.clone(), code(StepContext::new(state.clone(), about, None), input));
+            let (codec, attempt) = (codec.clone(), code(StepContext::new(state.clone(), info, None), input));
             Box::pin(async move { encode_output(&attempt.await.map_err(Into::into)?, &*codec) })
         });
         self.add_step_code(
             name,
             step.earlier_names(),
-            Manner::new(step.manner(), false, can_read::<I>),
+            StepOptions::new(step.default_policy(), false, can_read::<I>),
             call,
         );
     }
@@ -236,28 +246,28 @@ impl<S: Send + Sync + 'static> Registry<S> {
         &mut self,
         name: &'static str,
         was: &'static [&'static str],
-        manner: Manner,
+        options: StepOptions,
         call: StepCall,
     ) {
         for name in std::iter::once(&name).chain(was) {
-            self.code.manners.insert((*name).into(), manner.clone());
+            self.code.step_options.insert((*name).into(), options.clone());
             if self.code.steps.insert((*name).into(), call.clone()).is_some() {
-                self.problems.push(twice(&format!("step `{name}`")));
+                self.problems.push(registered_twice(&format!("step `{name}`")));
             }
         }
     }
 
     fn add_workflow<D: WorkflowDefinition>(&mut self) {
         let code = WorkflowCode {
-            call: Arc::new(|ctx, input, codec| begun(D::NAME, D::run, ctx, input, codec)),
+            call: Arc::new(|ctx, input, codec| call_workflow_function(D::NAME, D::run, ctx, input, codec)),
             check: Arc::new(|input, codec| {
-                D::check(&input_of(D::NAME, input, codec).map_err(|bad| bad.error)?)
+                D::check(&decode_workflow_input(D::NAME, input, codec).map_err(|bad| bad.error)?)
             }),
         };
         self.add_workflow_code(D::NAME, D::WAS, D::VERSION, &code);
     }
 
-    /// Adds code for a workflow that is known by its handle.
+    /// Adds code for a workflow that is defined by a `Workflow` constant.
     pub(crate) fn add_workflow_of<I, O, E, F, Fut>(&mut self, workflow: Workflow<I, O>, run: F)
     where
         I: DeserializeOwned + Send + 'static,
@@ -268,9 +278,9 @@ impl<S: Send + Sync + 'static> Registry<S> {
     {
         let name = workflow.name();
         let code = WorkflowCode {
-            call: Arc::new(move |ctx, input, codec| begun(name, &run, ctx, input, codec)),
+            call: Arc::new(move |ctx, input, codec| call_workflow_function(name, &run, ctx, input, codec)),
             check: Arc::new(move |input, codec| {
-                workflow.checked(&input_of(name, input, codec).map_err(|bad| bad.error)?)
+                workflow.checked(&decode_workflow_input(name, input, codec).map_err(|bad| bad.error)?)
             }),
         };
         self.add_workflow_code(name, workflow.earlier_names(), workflow.version(), &code);
@@ -287,7 +297,7 @@ impl<S: Send + Sync + 'static> Registry<S> {
             self.problems.extend(check_workflow_name(name).err());
             if self.code.workflows.insert(Code { workflow: (*name).into(), version }, code.clone()).is_some()
             {
-                self.problems.push(twice(&format!("workflow `{name}` version {version}")));
+                self.problems.push(registered_twice(&format!("workflow `{name}` version {version}")));
             }
         }
     }
@@ -308,64 +318,67 @@ impl fmt::Debug for Registered {
     }
 }
 
-fn twice(what: &str) -> String {
+fn registered_twice(what: &str) -> String {
     format!(
         "{what} is registered twice; register it once, or give one of the two another name with `name = \"…\"`"
     )
 }
 
-/// The code of the runs that are this step, queued.
+/// The workflow of runs that execute this step from a queue.
 fn queued_step(step: Arc<str>) -> WorkflowCode {
     WorkflowCode {
         call: Arc::new(move |ctx, input, _codec| {
             let step = step.clone();
-            Ok(Box::pin(async move { ctx.whole_life(step, input).await }))
+            Ok(Box::pin(async move { ctx.run_queued_step(step, input).await }))
         }),
         check: Arc::new(|_input, _codec| Ok(())),
     }
 }
 
-fn attempt<D: StepCode<S>, S: Send + Sync + 'static>(
+fn attempt_step<D: StepCode<S>, S: Send + Sync + 'static>(
     state: &Arc<S>,
-    about: Arc<AttemptInfo>,
+    info: Arc<AttemptInfo>,
     input: Payload,
     codec: &Arc<dyn Codec>,
 ) -> AttemptFuture {
-    let again = (D::RECONCILES && !about.is_first).then(|| input.clone());
-    let (cx, input) = match prepared::<D, S>(state, &about, input, &**codec) {
+    // `reconcile` consumes the first input; the attempt after it needs another one.
+    let second_input = (D::RECONCILES && !info.is_first).then(|| input.clone());
+    let (cx, input) = match prepare_attempt::<D, S>(state, &info, input, &**codec) {
         Ok(prepared) => prepared,
         Err(error) => return Box::pin(std::future::ready(Err(error))),
     };
     let codec = codec.clone();
-    let Some(again) = again else {
-        let attempt = D::attempt(cx, input).keeping(&about);
+    let Some(second_input) = second_input else {
+        let attempt = D::attempt(cx, input).holding_permits(&info);
         return Box::pin(async move { encode_output(&attempt.await?, &*codec) });
     };
-    let looking = D::reconcile(cx.clone(), input);
+    let reconciling = D::reconcile(cx.clone(), input);
     Box::pin(async move {
-        let found = looking.await;
-        let found = found.map_err(|error| if about.is_at_most_once { not_known(error) } else { error });
+        let found = reconciling.await;
+        let found = found.map_err(|error| if info.is_at_most_once { outcome_unknown(error) } else { error });
         let output = match found? {
             Some(output) => output,
-            None => D::attempt(cx, decode_input(again, &*codec, D::NAME)?).keeping(&about).await?,
+            None => {
+                D::attempt(cx, decode_input(second_input, &*codec, D::NAME)?).holding_permits(&info).await?
+            }
         };
         encode_output(&output, &*codec)
     })
 }
 
-/// What an attempt is given.
-fn prepared<D: StepDefinition, S>(
+/// The context and the decoded input of an attempt.
+fn prepare_attempt<D: StepDefinition, S>(
     state: &Arc<S>,
-    about: &Arc<AttemptInfo>,
+    info: &Arc<AttemptInfo>,
     input: Payload,
     codec: &dyn Codec,
 ) -> Result<(StepContext<S>, D::Input), StepError> {
     let input = decode_input::<D::Input>(input, codec, D::NAME)?;
     let unique = D::unique(&input)?;
-    Ok((StepContext::new(state.clone(), about.clone(), unique), input))
+    Ok((StepContext::new(state.clone(), info.clone(), unique), input))
 }
 
-/// An input that does not fit is not attempted again by this build: another attempt reads the same bytes.
+/// Decodes the input of a step. An error is not retried by this build, because the stored input does not change.
 pub(crate) fn decode_input<T: DeserializeOwned>(
     input: Payload,
     codec: &dyn Codec,
@@ -383,8 +396,12 @@ pub(crate) fn encode_output<T: Serialize>(output: &T, codec: &dyn Codec) -> Resu
     })
 }
 
-fn input_of<I: DeserializeOwned>(workflow: &str, input: Payload, codec: &dyn Codec) -> Result<I, BadInput> {
-    let bad = |error: &PayloadError, text| BadInput {
+fn decode_workflow_input<I: DeserializeOwned>(
+    workflow: &str,
+    input: Payload,
+    codec: &dyn Codec,
+) -> Result<I, InputError> {
+    let bad = |error: &PayloadError, text| InputError {
         is_coded: error.is_coded(),
         error: text,
         stuck_message: format!("the recorded input of workflow `{workflow}` {}", error.cannot_be_read()),
@@ -396,21 +413,21 @@ fn input_of<I: DeserializeOwned>(workflow: &str, input: Payload, codec: &dyn Cod
     })
 }
 
-/// The run that a workflow's code begins with an input.
-fn begun<I, O, E, Fut>(
+/// Decodes the input and calls the function of a workflow.
+fn call_workflow_function<I, O, E, Fut>(
     workflow: &str,
     run: impl Fn(Context, I) -> Fut,
     ctx: Context,
     input: Payload,
     codec: &dyn Codec,
-) -> Result<ErasedRun, BadInput>
+) -> Result<WorkflowFuture, InputError>
 where
     I: DeserializeOwned,
     O: Serialize,
     E: Into<Error>,
     Fut: Future<Output = Result<O, E>> + Send + 'static,
 {
-    let input = input_of(workflow, input, codec)?;
+    let input = decode_workflow_input(workflow, input, codec)?;
     let codec = ctx.codec();
     let run = run(ctx, input);
     Ok(Box::pin(async move {

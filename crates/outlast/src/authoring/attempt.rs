@@ -16,10 +16,10 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::task::JoinHandle;
 
+use crate::authoring::step::StepDefinition;
 use crate::clock::SystemClock;
 use crate::error::StepError;
 use crate::replay::polling;
-use crate::step::StepDefinition;
 use crate::worker::heartbeats::Heartbeats;
 
 /// One attempt at a step: the future that the function of a step returns.
@@ -55,7 +55,7 @@ impl<D: StepDefinition> Attempt<D> {
 
     /// Lets blocking code keep the permits of the attempt until its thread is free: it cannot be stopped, and may run
     /// longer than the attempt.
-    pub(crate) fn keeping(self, info: &AttemptInfo) -> Self {
+    pub(crate) fn holding_permits(self, info: &AttemptInfo) -> Self {
         match self.work {
             AttemptWork::Blocking(work) => {
                 let permits = std::mem::take(&mut *info.permits.lock());

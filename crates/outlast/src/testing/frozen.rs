@@ -1,8 +1,8 @@
 //! What a run is after a part of its history, and what it does next, as text: for the frozen histories of
 //! `outlast-conformance`. Not a promise.
 //!
-//! The text holds only what is stored, or what follows from it, in forms that do not depend on how the types of
-//! this crate are laid out. So it can be compared with what an older build said of the same history.
+//! The text contains only stored data and what follows from it, in a form that does not depend on the types of this
+//! crate. So it can be compared with the text that an older build produced from the same history.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use outlast_core::{
     Codec, Event, MessageBody, MessageId, Outbox, Outcome, PlainJson, RunId, Stuck, TurnRecord,
 };
 
+use crate::authoring::registry::{Register, Registered, Registry};
 use crate::error::Error;
-use crate::registry::{Register, Registered, Registry};
-use crate::rehearse::stuck;
-use crate::replay::again::was_polled;
 use crate::replay::{Delivery, Machine, SentPayload};
+use crate::testing::history::was_polled;
+use crate::testing::rehearse::stuck;
 
 /// The code that frozen histories are replayed with.
 pub struct FrozenCode {
@@ -24,11 +24,11 @@ pub struct FrozenCode {
 }
 
 impl FrozenCode {
-    /// From what `.register(…)` takes.
+    /// From the same code as for `.register(…)`.
     ///
     /// # Errors
     ///
-    /// `Invalid` when something is in it twice.
+    /// `Invalid` when a workflow or step is registered twice.
     pub fn new<R: Register<(), M>, M>(code: R) -> Result<Self, Error> {
         let codec: Arc<dyn Codec> = Arc::new(PlainJson);
         let mut registry = Registry::new(Arc::new(()), codec.clone());
@@ -36,22 +36,22 @@ impl FrozenCode {
         Ok(Self { code: registry.finish()?, codec })
     }
 
-    /// What a replay of these turns comes to: operations, waits, and what is due.
+    /// The state after a replay of these turns: operations, waits, and due times.
     pub fn state_after(&self, run: RunId, turns: &[TurnRecord]) -> String {
         if !was_polled(turns) {
             return "not polled\n".into();
         }
         match Machine::replay(run, turns.to_vec(), &self.code, &self.codec) {
             Ok(machine) => state_of(&machine),
-            Err(stuck) => told_stuck(&stuck),
+            Err(stuck) => stuck_line(&stuck),
         }
     }
 
-    /// What the run does when, after these turns, it is told what `next` records that it was told: the events of
-    /// that turn, one per line as they are stored, and what the turn asks of others.
+    /// The turn that the run computes after these turns from the deliveries of `next`: its events, one per line in
+    /// their stored form, and its outbox.
     pub fn turn_after(&self, run: RunId, turns: &[TurnRecord], next: &TurnRecord) -> (String, String) {
         if !was_polled(turns) && !was_polled(std::slice::from_ref(next)) {
-            // A start, or an end that needs no code: no worker computes it.
+            // A start, or an end without code: no machine computes it.
             return (lines_of(&next.events), String::new());
         }
         match self.live(run, turns, next) {
@@ -61,9 +61,9 @@ impl FrozenCode {
                     message += 1;
                     MessageId::from_bits(message)
                 });
-                (lines_of(&events), outbox.as_deref().map(asked_of_others).unwrap_or_default())
+                (lines_of(&events), outbox.as_deref().map(outbox_text).unwrap_or_default())
             }
-            Err(stuck) => (told_stuck(&stuck), String::new()),
+            Err(stuck) => (stuck_line(&stuck), String::new()),
         }
     }
 
@@ -89,7 +89,7 @@ impl FrozenCode {
             _ => return Err(stuck("the history does not begin with `run_started`")),
         };
         machine.set_time(next.at);
-        // A pause between attempts that is over leaves no event, unless a cancel came before the worker saw it.
+        // The end of a pause between attempts is not recorded, unless a cancel came first.
         let has_pauses =
             |event: &Event| matches!(event, Event::CancelRequested { pauses, .. } if !pauses.is_empty());
         if !next.events.iter().any(has_pauses) {
@@ -132,7 +132,7 @@ fn state_of(machine: &Machine) -> String {
     text
 }
 
-/// The events as they are stored, one per line.
+/// The events in their stored form, one per line.
 pub fn lines_of(events: &[Event]) -> String {
     let mut text = String::new();
     for event in events {
@@ -142,7 +142,7 @@ pub fn lines_of(events: &[Event]) -> String {
     text
 }
 
-fn asked_of_others(outbox: &Outbox) -> String {
+fn outbox_text(outbox: &Outbox) -> String {
     let mut text = String::new();
     for child in &outbox.children {
         let start = &child.start;
@@ -161,7 +161,7 @@ fn asked_of_others(outbox: &Outbox) -> String {
     text
 }
 
-/// What a worker delivers for this event to be recorded; `None` for what the run decides itself.
+/// The delivery that a worker records as this event; `None` for decisions of the workflow.
 fn delivery_of(event: &Event, turn: &TurnRecord) -> Option<Delivery> {
     let at = turn.at;
     Some(match event.clone() {
@@ -183,7 +183,7 @@ fn delivery_of(event: &Event, turn: &TurnRecord) -> Option<Delivery> {
         Event::ChildCompleted { op, output } => {
             Delivery::ChildEnded { op, outcome: Outcome::Completed(output) }
         }
-        // Told in the same way as that the child could not be started.
+        // Delivered in the same way as the failure to start a child.
         Event::ChildFailed { op, failure } => Delivery::Refused { op, failure },
         Event::ChildCancelled { op, failure } => {
             Delivery::ChildEnded { op, outcome: Outcome::Cancelled(failure) }
@@ -193,7 +193,7 @@ fn delivery_of(event: &Event, turn: &TurnRecord) -> Option<Delivery> {
     })
 }
 
-fn told_stuck(stuck: &Stuck) -> String {
+fn stuck_line(stuck: &Stuck) -> String {
     format!("stuck, {}: {}\n", stuck.reason, stuck.message.lines().next().unwrap_or_default())
 }
 

@@ -10,9 +10,9 @@ use outlast_core::{AttemptId, Headers, OpNumber, Policy, Retry, RunId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::attempt::{Attempt, AttemptInfo, StopReason};
+use crate::authoring::attempt::{Attempt, AttemptInfo, StopReason};
+use crate::authoring::reconcile::Reconciling;
 use crate::error::StepError;
-use crate::reconcile::Reconciling;
 
 /// The definition of a step: its durable name, its types and its policy. Implemented by `#[step]`.
 pub trait StepDefinition: 'static {
@@ -248,7 +248,7 @@ impl<I, O> Step<I, O> {
         self.was
     }
 
-    pub(crate) const fn manner(&self) -> Policy {
+    pub(crate) const fn default_policy(&self) -> Policy {
         self.policy
     }
 }
@@ -260,7 +260,7 @@ pub(crate) const fn assert_queue(queue: &str) {
 
 #[track_caller]
 pub(crate) const fn assert_priority(priority: u8) {
-    assert!(priority <= PRIORITY_MAX, "a priority is a number from 0, the usual, to 9, the soonest");
+    assert!(priority <= PRIORITY_MAX, "a priority is a number from 0 (the default) to 9 (the most urgent)");
 }
 
 impl<I, O> Clone for Step<I, O> {
@@ -321,20 +321,20 @@ impl<I: Serialize, O: DeserializeOwned> StepHandle<ByName> for Step<I, O> {
 #[derive(Debug)]
 pub struct StepContext<S = ()> {
     state: Arc<S>,
-    about: Arc<AttemptInfo>,
-    /// The key that is made of the input.
+    info: Arc<AttemptInfo>,
+    /// The key from the values of the input, if the step has `unique`.
     unique: Option<Arc<str>>,
 }
 
 impl<S> Clone for StepContext<S> {
     fn clone(&self) -> Self {
-        Self { state: self.state.clone(), about: self.about.clone(), unique: self.unique.clone() }
+        Self { state: self.state.clone(), info: self.info.clone(), unique: self.unique.clone() }
     }
 }
 
 impl<S> StepContext<S> {
-    pub(crate) fn new(state: Arc<S>, about: Arc<AttemptInfo>, unique: Option<String>) -> Self {
-        Self { state, about, unique: unique.map(Into::into) }
+    pub(crate) fn new(state: Arc<S>, info: Arc<AttemptInfo>, unique: Option<String>) -> Self {
+        Self { state, info, unique: unique.map(Into::into) }
     }
 
     /// Creates a context with which a unit test can call a step as a plain function.
@@ -349,15 +349,15 @@ impl<S> StepContext<S> {
 
     /// Returns the run that requested the step, also for a queued step.
     pub fn run(&self) -> RunId {
-        self.about.run
+        self.info.run
     }
 
     /// Returns the name of the step under which the workflow requested it. It is empty in a [test](Self::test).
     pub fn step_name(&self) -> &str {
-        &self.about.step
+        &self.info.step
     }
 
-    /// Not possible: steps do not nest. It is here for the compiler to say so.
+    /// Does not compile: steps cannot call steps. It exists for the error message.
     #[doc(hidden)]
     pub fn step<C: NestedStep, I>(&self, step: C, input: I) -> std::future::Ready<()> {
         drop((step, input));
@@ -376,18 +376,18 @@ impl<S> StepContext<S> {
     /// }
     /// ```
     pub fn headers(&self) -> &Headers {
-        &self.about.headers
+        &self.info.headers
     }
 
     /// Returns the number of the operation in the run that requested the step.
     pub fn op(&self) -> OpNumber {
-        self.about.op
+        self.info.op
     }
 
     /// Returns the number of this attempt, starting at 1. An attempt that follows a crash has the same number as the
     /// one before it.
     pub fn attempt(&self) -> u32 {
-        self.about.attempt
+        self.info.attempt
     }
 
     /// Returns the idempotency key of the step: the same in every attempt at this step of this run, and different from
@@ -404,6 +404,7 @@ impl<S> StepContext<S> {
     /// In a [test](Self::test) of the function alone, `unique` is ignored.
     ///
     /// ```
+    /// # #![deny(unused_variables)]
     /// # use outlast::prelude::*;
     /// #[step(unique = "order, action")]
     /// async fn notify(cx: StepContext, order: u64, action: String) -> String {
@@ -422,8 +423,8 @@ impl<S> StepContext<S> {
     pub fn key(&self) -> String {
         match &self.unique {
             Some(key) => key.to_string(),
-            // Runs have one generation until they can be continued or rewound.
-            None => format!("{}.0.{}", self.about.run, self.about.op),
+            // The `0` is reserved for a generation of the run; there is only one now.
+            None => format!("{}.0.{}", self.info.run, self.info.op),
         }
     }
 
@@ -432,7 +433,7 @@ impl<S> StepContext<S> {
     /// An attempt that follows a crash has the same [number](Self::attempt) as the one before it, but another id. To
     /// recognize a repeated effect, use [`key`](Self::key), which is the same in every attempt.
     pub fn attempt_id(&self) -> AttemptId {
-        self.about.id
+        self.info.id
     }
 
     /// Returns whether the attempt is asked to stop, because the run was cancelled, the workflow no longer waits for
@@ -458,12 +459,12 @@ impl<S> StepContext<S> {
     /// # }
     /// ```
     pub async fn cancelled(&self) {
-        self.about.stopped().await;
+        self.info.stopped().await;
     }
 
     /// Returns the reason why the attempt is asked to stop, or `None` if it is not.
     pub fn stop_reason(&self) -> Option<StopReason> {
-        self.about.stop_reason()
+        self.info.stop_reason()
     }
 
     /// Reports that the attempt is alive, with details of its progress.
@@ -489,7 +490,7 @@ impl<S> StepContext<S> {
     /// # }
     /// ```
     pub fn heartbeat(&self, details: impl Serialize) {
-        self.about.beat(details);
+        self.info.beat(details);
     }
 
     /// Returns the details of the last heartbeat of the previous attempt, if they can be decoded as a `T`.
@@ -497,16 +498,16 @@ impl<S> StepContext<S> {
     /// If the previous attempt ended because its worker was lost, the details may be older than its last heartbeat, by
     /// up to a quarter of the worker's session time.
     pub fn last_details<T: DeserializeOwned>(&self) -> Option<T> {
-        self.about.details_before()
+        self.info.details_before()
     }
 
     /// Returns the same context without the state.
     pub fn stateless(self) -> StepContext<()> {
-        StepContext { state: Arc::new(()), about: self.about, unique: self.unique }
+        StepContext { state: Arc::new(()), info: self.info, unique: self.unique }
     }
 }
 
-/// What could be called as a step from within a step: nothing.
+/// Implemented by no type: a step cannot call a step.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "a step cannot call another step: steps do not nest",

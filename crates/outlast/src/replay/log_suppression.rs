@@ -1,19 +1,18 @@
 //! Replay without log lines.
 //!
-//! A replay runs workflow code again whose `tracing` events were logged when it ran for the first time.
-//! For the time of a replay the thread's dispatcher is one that forwards everything to the dispatcher
-//! before it, except events: a line is logged once, and spans that are made in a replay are still there
-//! when the run goes on.
+//! A replay runs workflow code again whose `tracing` events were logged when it first ran. During a replay the thread
+//! has a dispatcher that forwards everything except events to the previous dispatcher. So each line is logged once, and
+//! spans that are created in a replay still exist when the run continues.
 //!
-//! Why not `NoSubscriber`: `tracing` asks all dispatchers about a callsite when it is first reached, and
-//! keeps the answer. The answer must be that of the program's own subscriber, and a span needs a
-//! subscriber for as long as it lives, which is longer than the replay.
+//! Why not `NoSubscriber`: `tracing` asks all dispatchers about a callsite when it is first reached, and caches the
+//! result. The result must be that of the program's own subscriber. And a span needs its subscriber as long as the span
+//! exists, which is longer than the replay.
 //!
-//! A dispatcher is registered with every callsite of the process, so one is made per subscriber and kept,
-//! and not one per replay. Programs have one subscriber; tests may have one per thread.
+//! A dispatcher is registered with every callsite of the process. Therefore one is created per subscriber and reused,
+//! not one per replay. Programs have one subscriber; tests may have one per thread.
 //!
-//! A span that was made in a replay cannot be asked for the type of its subscriber (`downcast_ref`): that
-//! needs unsafe code.
+//! A limitation: `downcast_ref` does not find the subscriber of a span that was created in a replay, because forwarding
+//! it needs unsafe code.
 
 use parking_lot::RwLock;
 use tracing::dispatcher::{self, WeakDispatch};
@@ -38,23 +37,23 @@ pub(super) fn without_events<T>(replay: impl FnOnce() -> T) -> T {
 
 /// A dispatcher without events, and the one that it forwards to.
 struct Forwarding {
-    /// Tells dispatchers apart. `tracing` has no comparison, but its debug form is the subscriber's address,
-    /// which is not given to another one as long as `to` is kept.
+    /// Identifies the dispatcher. `tracing` has no comparison, but the debug form contains the address of the
+    /// subscriber, which is not reused as long as `to` exists.
     name: String,
     to: WeakDispatch,
     dispatch: Dispatch,
 }
 
-/// One for each subscriber under which a run was replayed.
+/// One entry for each subscriber under which a run was replayed.
 static FORWARDING: RwLock<Vec<Forwarding>> = RwLock::new(Vec::new());
 
-/// The dispatcher that forwards all but events to `to`.
+/// The dispatcher that forwards everything except events to `to`.
 fn spans_only(to: &Dispatch) -> Dispatch {
     let name = format!("{to:?}");
     if let Some(known) = FORWARDING.read().iter().find(|known| known.name == name) {
         return known.dispatch.clone();
     }
-    // Registers itself with every callsite, which asks subscribers: not under the lock.
+    // Not under the lock: a new dispatcher is registered with every callsite, which calls subscribers.
     let dispatch = Dispatch::new(SpansOnly { to: to.downgrade() });
     let mut forwarding = FORWARDING.write();
     forwarding.retain(|known| known.to.upgrade().is_some());
@@ -69,31 +68,31 @@ fn spans_only(to: &Dispatch) -> Dispatch {
 
 /// Forwards everything except events.
 struct SpansOnly {
-    /// Weak, so that a subscriber that its program has dropped is not kept by this process-wide list.
+    /// Weak, so that the process-wide list does not keep a subscriber that the program has dropped.
     to: WeakDispatch,
 }
 
 impl Subscriber for SpansOnly {
-    /// The same answer as that of the subscriber behind it, which is asked as well: so the combined answer
-    /// that `tracing` keeps is the one without this dispatcher.
+    /// Returns the interest of the subscriber behind it, so that the combined interest that `tracing` caches is the
+    /// same as without this dispatcher.
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
         self.to.upgrade().map_or_else(Interest::never, |to| to.register_callsite(metadata))
     }
 
-    /// An event is not forwarded and yet enabled, so that the expressions of its fields are evaluated as they
-    /// were when the line was logged. The subscriber is not asked: one with filters per layer expects an
-    /// event after each such question.
+    /// Events are enabled although they are not forwarded, so that the expressions of their fields are evaluated as
+    /// when the line was logged. The subscriber is not called: a subscriber with per-layer filters expects an event
+    /// after each call of `enabled`.
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.is_event() || self.to.upgrade().is_some_and(|to| to.enabled(metadata))
     }
 
-    /// `tracing` takes the maximum over all dispatchers: this one adds nothing.
+    /// `tracing` takes the maximum of all dispatchers: this one does not change it.
     fn max_level_hint(&self) -> Option<LevelFilter> {
         Some(LevelFilter::OFF)
     }
 
     fn new_span(&self, span: &Attributes<'_>) -> Id {
-        // Nobody looks at the span of a subscriber that is gone.
+        // The subscriber was dropped: its span is not used.
         self.to.upgrade().map_or_else(|| Id::from_u64(u64::MAX), |to| to.new_span(span))
     }
 

@@ -10,9 +10,9 @@ use std::task::{Context as TaskContext, Poll};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::context::Context;
+use crate::authoring::context::Context;
+use crate::authoring::step::{assert_priority, assert_queue};
 use crate::error::Error;
-use crate::step::{assert_priority, assert_queue};
 
 /// The definition of a workflow: its durable name, version, types and code. Implemented by `#[workflow]`.
 pub trait WorkflowDefinition: Sized + 'static {
@@ -42,24 +42,24 @@ pub trait WorkflowDefinition: Sized + 'static {
     }
 }
 
-/// What a `check` says, as an error of the start, for the macros.
+/// Converts the result of a `check` into an error of kind `Invalid`. Used by the macros.
 #[doc(hidden)]
-pub fn checked<E: fmt::Display + 'static>(judged: Result<(), E>) -> Result<(), Error> {
-    judged.map_err(|error| {
+pub fn checked<E: fmt::Display + 'static>(result: Result<(), E>) -> Result<(), Error> {
+    result.map_err(|error| {
         let mut error = Some(error);
-        // Our own error keeps its code and details; all others are what they show.
+        // An `outlast::Error` keeps its code and details; of other errors only the text is used.
         let own = (&mut error as &mut dyn Any).downcast_mut::<Option<Error>>().and_then(Option::take);
         let shown = || Error::msg(error.map_or_else(String::new, |error| error.to_string()));
         own.unwrap_or_else(shown).into_invalid()
     })
 }
 
-/// Asks a `check`, whatever it does: one that panics refuses the start.
-pub(crate) fn contained(check: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
-    let judged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check));
-    judged.unwrap_or_else(|panic| {
+/// Calls a `check`. A panic refuses the start.
+pub(crate) fn catch_check_panic(check: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check));
+    result.unwrap_or_else(|panic| {
         let panic = crate::replay::panic_text(&*panic);
-        Err(Error::invalid(format!("the workflow's check panicked: {panic}; mend the check")))
+        Err(Error::invalid(format!("the workflow's check panicked: {panic}; fix the check")))
     })
 }
 
@@ -175,7 +175,7 @@ where
     }
 }
 
-/// Judges an input before a run begins.
+/// Validates an input before a run is started.
 type InputCheck<I> = fn(&I) -> Result<(), Error>;
 
 /// A handle to a workflow that consists of its name, version and types, without its function.
@@ -299,7 +299,7 @@ impl<I, O> fmt::Debug for Workflow<I, O> {
 }
 
 #[diagnostic::do_not_recommend]
-impl<I: Serialize, O: DeserializeOwned> WorkflowHandle<crate::step::ByName> for Workflow<I, O> {
+impl<I: Serialize, O: DeserializeOwned> WorkflowHandle<crate::authoring::step::ByName> for Workflow<I, O> {
     type Input = I;
     type Output = O;
 

@@ -7,14 +7,14 @@ use outlast_core::{Codec, Headers, IntoDuration, Payload, Policy, RunId, Tags, T
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::authoring::input::Input;
+use crate::authoring::operation::{ChildOperation, HookOperation, StepOperation, StoredStep, TimerOperation};
+use crate::authoring::registry::{StepCall, decode_input, encode_output};
+use crate::authoring::step::StepHandle;
+use crate::authoring::workflow::WorkflowHandle;
 use crate::error::{Error, StepError};
-use crate::input::Input;
-use crate::operation::{ChildOperation, HookOperation, StepOperation, StoredStep, TimerOperation};
-use crate::registry::{StepCall, decode_input, encode_output};
 use crate::replay::state::{NewChildRun, NewStep};
 use crate::replay::{RunState, can_read};
-use crate::step::StepHandle;
-use crate::workflow::WorkflowHandle;
 
 /// The context of a run: its methods request operations, and each operation is a future.
 ///
@@ -41,7 +41,7 @@ use crate::workflow::WorkflowHandle;
 #[derive(Clone, Debug)]
 pub struct Context {
     state: Arc<RunState>,
-    /// Whether neither a cancel nor a deadline touches what is asked for through it.
+    /// Whether its operations are protected from a cancel and the deadline.
     is_shielded: bool,
 }
 
@@ -80,7 +80,7 @@ impl Context {
         let name: Arc<str> = step.name().into();
         let new =
             NewStep { name: name.clone(), was: step.was(), policy: step.policy(), call: None, queue: None };
-        // The closure is not where the workflow asked for it.
+        // Not inside the closure: `create_…` records the location of its caller.
         let input = input.with(|input| self.state.step_input(input));
         StepOperation::new(self.state.create_stored_step(new, input, self.is_shielded), name)
     }
@@ -108,7 +108,7 @@ impl Context {
         Fut: Future<Output = Result<O, E>> + Send + 'static,
     {
         let (codec, step) = (self.codec(), name.to_owned());
-        let erased: StepCall = Arc::new(move |_about, input| {
+        let erased: StepCall = Arc::new(move |_info, input| {
             let input = match decode_input::<A>(input, &*codec, &step) {
                 Ok(input) => input,
                 Err(error) => return Box::pin(std::future::ready(Err(error))),
@@ -266,7 +266,7 @@ impl Context {
     where
         H: WorkflowHandle<M>,
     {
-        // The closure is not where the workflow asked for it.
+        // Not inside the closure: `create_…` records the location of its caller.
         let plain = input.with(|input| {
             let check = || workflow.check(input).map_err(Error::into_failure);
             self.state.child_input(input, check)
@@ -281,8 +281,8 @@ impl Context {
         ChildOperation::new(handle, workflow.name().into())
     }
 
-    /// The step that is this run's whole life, since it is a queued one.
-    pub(crate) fn whole_life(&self, step: Arc<str>, input: Payload) -> StoredStep {
+    /// Executes the step of this run, which is a queued step.
+    pub(crate) fn run_queued_step(&self, step: Arc<str>, input: Payload) -> StoredStep {
         let policy = self.state.policy();
         let new = NewStep { name: step, was: &[], policy, call: None, queue: None };
         StoredStep::new(self.state.create_stored_step(new, Some(Ok(input)), self.is_shielded))
@@ -312,9 +312,9 @@ impl Context {
     /// }
     /// ```
     ///
-    /// In a run that was started under rules 1, by a build without shields, it changes nothing: there, operations that
-    /// are requested after a cancel work as usual.
-    #[must_use = "the shield covers what is asked for through the context that this returns"]
+    /// It has no effect in a run with rules 1, which was started by a build without shields: there, operations after a
+    /// cancel work normally.
+    #[must_use = "only operations of the returned context are shielded"]
     pub fn shielded(&self) -> Self {
         Self { state: self.state.clone(), is_shielded: true }
     }
@@ -399,6 +399,9 @@ impl Context {
     /// Do not use it for secrets: the numbers are computed from the run's id, so anyone who knows the id can predict
     /// them. Generate tokens, passwords and keys in a step, with a secure generator.
     ///
+    /// **Not for secrets.** The sequence depends on the run's id alone, so anyone who knows the id can compute it.
+    /// Generate passwords, tokens and keys in a step.
+    ///
     /// # Panics
     ///
     /// If it is called [outside the workflow's own code](Self#only-in-the-workflows-own-code).
@@ -410,6 +413,9 @@ impl Context {
     ///
     /// Like [`random`](Self::random), it can be predicted by anyone who knows the run's id: use it as an identifier,
     /// not as a secret.
+    ///
+    /// **Not for secrets**, such as session tokens: it can be computed from the run's id, like
+    /// [`random`](Self::random).
     ///
     /// # Panics
     ///
@@ -458,8 +464,8 @@ impl Context {
         self.state.headers()
     }
 
-    /// Whether an error waits for the other branches: after a cancel each of them ends by itself, and a step that
-    /// is being attempted is heard.
+    /// Whether an error of one branch waits for the other branches. After a cancel it does: every branch ends by
+    /// itself, and the outcome of a step that is being attempted is awaited.
     pub(crate) fn awaits_branches(&self) -> bool {
         self.state.is_refusing()
     }

@@ -1,16 +1,17 @@
-//! The operations of one run that are not over, by number.
+//! Operations by number.
 
 use std::collections::BTreeMap;
 
 use outlast_core::OpNumber;
 
-use super::cell::Op;
+use super::operation_table::Op;
 
-/// Operations by number. Boxed: most runs have one at a time, and a tree's leaf has room for eleven.
+/// A map from operation numbers to operations. Values are boxed because most runs have one operation at a time, and a
+/// leaf of a `BTreeMap` allocates room for eleven.
 #[derive(Default)]
-pub(super) struct Ops(BTreeMap<OpNumber, Box<Op>>);
+pub(super) struct OperationMap(BTreeMap<OpNumber, Box<Op>>);
 
-impl Ops {
+impl OperationMap {
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }

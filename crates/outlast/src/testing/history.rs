@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use outlast_core::{Codec, Event, History, PlainJson, TurnRecord};
 
-use super::Machine;
+use crate::authoring::registry::{Register, Registry};
 use crate::error::Error;
-use crate::registry::{Register, Registry};
+use crate::replay::Machine;
 
 /// Replays the whole history of a run with the given code, and returns the number of events.
 ///
@@ -32,7 +32,7 @@ pub fn replay<R: Register<(), M>, M>(code: R, history: History) -> Result<usize,
     }
 }
 
-/// Whether the run had a turn. One that is still to begin, or was cancelled before, asked for nothing.
+/// Whether the workflow was polled. A run that has not begun, or was cancelled before it began, was not.
 pub(crate) fn was_polled(turns: &[TurnRecord]) -> bool {
     let mut events = turns.iter().flat_map(|turn| &turn.events);
     !matches!(events.find(|event| event.is_decision()), None | Some(Event::RunCancelled { .. }))

@@ -1,11 +1,11 @@
-//! The same work for many items, some of them at a time.
+//! The same work for many items, with limited concurrency.
 
 use std::convert::Infallible;
 use std::future::Future;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use crate::context::Context;
+use crate::authoring::context::Context;
 
 impl Context {
     /// Processes every item with a closure, at most `limit` at the same time, and returns the outputs in the order of
@@ -40,8 +40,8 @@ impl Context {
         Fut: Future<Output = Result<T, E>>,
     {
         let mut outputs = Vec::new();
-        work_through(self, items, limit, work, |place, outcome: Result<T, E>| {
-            put(&mut outputs, place, outcome?);
+        work_through(self, items, limit, work, |index, outcome: Result<T, E>| {
+            set_at(&mut outputs, index, outcome?);
             Ok(())
         })
         .await?;
@@ -71,8 +71,8 @@ impl Context {
         Fut: Future<Output = Result<T, E>>,
     {
         let mut outcomes = Vec::new();
-        let Ok(()) = work_through(self, items, limit, work, |place, outcome| {
-            put(&mut outcomes, place, outcome);
+        let Ok(()) = work_through(self, items, limit, work, |index, outcome| {
+            set_at(&mut outcomes, index, outcome);
             Ok::<_, Infallible>(())
         })
         .await;
@@ -80,36 +80,36 @@ impl Context {
     }
 }
 
-/// Works through the items, and tells what came of each as it ends, until that says stop.
+/// Processes the items, and calls `on_outcome` for each result until it returns an error.
 async fn work_through<I, F, Fut, E>(
     ctx: &Context,
     items: I,
     limit: usize,
     mut work: F,
-    mut tell: impl FnMut(usize, Fut::Output) -> Result<(), E>,
+    mut on_outcome: impl FnMut(usize, Fut::Output) -> Result<(), E>,
 ) -> Result<(), E>
 where
     I: IntoIterator,
     F: FnMut(Context, I::Item) -> Fut,
     Fut: Future,
 {
-    assert!(limit > 0, "with a limit of 0 nothing is ever done; give at least 1");
-    let mut waiting = items.into_iter().enumerate();
-    // It polls what was woken, in the order of the wakes, and those follow from history.
-    let mut under_way = FuturesUnordered::new();
+    assert!(limit > 0, "the limit of `parallel` must be at least 1");
+    let mut remaining = items.into_iter().enumerate();
+    // It polls futures in the order in which they were woken, which the history determines.
+    let mut running = FuturesUnordered::new();
     let mut stopped = Ok(());
     loop {
         while stopped.is_ok()
-            && under_way.len() < limit
-            && let Some((place, item)) = waiting.next()
+            && running.len() < limit
+            && let Some((index, item)) = remaining.next()
         {
-            let done = work(ctx.clone(), item);
-            under_way.push(async move { (place, done.await) });
+            let future = work(ctx.clone(), item);
+            running.push(async move { (index, future.await) });
         }
-        let Some((place, outcome)) = under_way.next().await else { return stopped };
-        // The first error counts, and not what the others came to since.
+        let Some((index, outcome)) = running.next().await else { return stopped };
+        // Only the first error counts; ignore later results.
         if stopped.is_ok() {
-            stopped = tell(place, outcome);
+            stopped = on_outcome(index, outcome);
         }
         if stopped.is_err() && !ctx.awaits_branches() {
             return stopped;
@@ -117,10 +117,10 @@ where
     }
 }
 
-/// Puts a value at its place; the places before it are filled sooner or later.
-fn put<T>(values: &mut Vec<Option<T>>, place: usize, value: T) {
-    if values.len() <= place {
-        values.resize_with(place + 1, || None);
+/// Sets the value at an index. Lower indexes may still be empty.
+fn set_at<T>(values: &mut Vec<Option<T>>, index: usize, value: T) {
+    if values.len() <= index {
+        values.resize_with(index + 1, || None);
     }
-    values[place] = Some(value);
+    values[index] = Some(value);
 }

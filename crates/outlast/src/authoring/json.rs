@@ -21,7 +21,7 @@ pub trait IntoJson: sealed::Sealed {
 impl IntoJson for &str {
     fn into_json(self) -> Result<Payload, Error> {
         let not_json = |error| Error::invalid(format!("the input is not JSON: {error}"));
-        // Looks at the text before it is changed, so that the error names the right line.
+        // Parse the original text first, so that the error names the right line.
         serde_json::from_str::<&RawValue>(self).map_err(not_json)?;
         let raw: Box<RawValue> = RawValue::from_string(without_spaces(self)).map_err(not_json)?;
         Ok(Payload::json(&raw)?)
@@ -61,8 +61,8 @@ mod sealed {
     impl Sealed for &serde_json::Value {}
 }
 
-/// A JSON text without spaces between its parts: the same value as a typed start would write it, so that
-/// both may be known by one key.
+/// A JSON text without whitespace between tokens, as a typed start writes it, so that both starts have the same digest
+/// for a key.
 fn without_spaces(json: &str) -> String {
     let (mut in_text, mut escaped) = (false, false);
     let keep = |letter: &char| {

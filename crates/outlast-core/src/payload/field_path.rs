@@ -1,8 +1,8 @@
-//! Where in a JSON text a value does not fit: the fields on the way to it.
+//! The path of the field in which a JSON text cannot be decoded.
 //!
-//! `serde` does not say in which field a value of the wrong type is. So a text that cannot be read is read once more
-//! by a deserializer that notes where it is. Names of fields come from the type, never from the text: the keys of a
-//! map may be data, and stand there as `*`.
+//! The errors of `serde` do not name the field of a value with the wrong type. So a text that cannot be decoded is
+//! decoded again by a deserializer that records its path. Names of fields come from the type, never from the text: the
+//! keys of a map may be data, and are shown as `*`.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -12,36 +12,36 @@ use serde::de::{
     Visitor,
 };
 
-/// The field that cannot be read as a part of `T`, such as `items[2].price`; `None` when that is the whole value.
+/// The path of the field of a `T` that cannot be decoded, such as `items[2].price`; `None` if that is the whole value.
 pub(super) fn unreadable_field<T: DeserializeOwned>(json: &[u8]) -> Option<String> {
-    let track = Track::default();
+    let path = FieldPath::default();
     let mut json = serde_json::Deserializer::from_slice(json);
-    T::deserialize(Tracked { inner: &mut json, track: &track, key: None }).err()?;
-    track.failed.into_inner()
+    T::deserialize(WithPath { inner: &mut json, path: &path, key: None }).err()?;
+    path.failed.into_inner()
 }
 
-/// Where the deserializer is, and where it failed.
+/// The current path of the deserializer, and the path at which it failed.
 #[derive(Default)]
-struct Track {
-    segments: RefCell<Vec<Segment>>,
+struct FieldPath {
+    segments: RefCell<Vec<PathSegment>>,
     failed: RefCell<Option<String>>,
 }
 
 #[derive(Clone, Copy)]
-enum Segment {
+enum PathSegment {
     Field(&'static str),
     Index(usize),
-    /// A key that is no field of a type.
+    /// A key of a map, which is not a field of a type.
     Key,
 }
 
-impl Track {
-    fn within<T, E>(&self, segment: Segment, read: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+impl FieldPath {
+    fn within<T, E>(&self, segment: PathSegment, read: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         self.segments.borrow_mut().push(segment);
         let read = read();
         let mut failed = self.failed.borrow_mut();
         match &read {
-            // Whoever asked has gone on without it.
+            // The caller ignored the failure, for example in an untagged enum.
             Ok(_) => *failed = None,
             Err(_) => drop(failed.get_or_insert_with(|| self.to_string())),
         }
@@ -50,68 +50,68 @@ impl Track {
     }
 }
 
-impl fmt::Display for Track {
+impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, segment) in self.segments.borrow().iter().enumerate() {
             let dot = if index == 0 { "" } else { "." };
             match segment {
-                Segment::Field(name) => write!(f, "{dot}{name}")?,
-                Segment::Index(index) => write!(f, "[{index}]")?,
-                Segment::Key => write!(f, "{dot}*")?,
+                PathSegment::Field(name) => write!(f, "{dot}{name}")?,
+                PathSegment::Index(index) => write!(f, "[{index}]")?,
+                PathSegment::Key => write!(f, "{dot}*")?,
             }
         }
         Ok(())
     }
 }
 
-/// Where the key of a map is noted, if it is a field of the map's type.
-struct Key {
+/// Records the key of a map if it is a field of the type.
+struct MapKey {
     fields: &'static [&'static str],
-    segment: Cell<Segment>,
+    segment: Cell<PathSegment>,
 }
 
-impl Key {
-    fn note(&self, text: &str) {
+impl MapKey {
+    fn record(&self, text: &str) {
         if let Some(field) = self.fields.iter().find(|field| **field == text) {
-            self.segment.set(Segment::Field(field));
+            self.segment.set(PathSegment::Field(field));
         }
     }
 }
 
-/// Whatever `serde` passes along, with the track.
-struct Tracked<'t, T> {
+/// A value that `serde` passes on, with the current path.
+struct WithPath<'t, T> {
     inner: T,
-    track: &'t Track,
-    /// Where a text is noted that is read as a key.
-    key: Option<&'t Key>,
+    path: &'t FieldPath,
+    /// Where a text is recorded that is decoded as a key.
+    key: Option<&'t MapKey>,
 }
 
-impl<'t, T> Tracked<'t, T> {
-    /// Something else at the same place, which is no key.
-    fn wrap<U>(&self, inner: U) -> Tracked<'t, U> {
-        Tracked { inner, track: self.track, key: None }
+impl<'t, T> WithPath<'t, T> {
+    /// Another value at the same path, which is not a key.
+    fn wrap<U>(&self, inner: U) -> WithPath<'t, U> {
+        WithPath { inner, path: self.path, key: None }
     }
 }
 
-/// A visitor, with the fields of the type that it makes.
-struct TrackedVisitor<'t, V> {
-    inner: Tracked<'t, V>,
+/// A visitor, with the fields of its type.
+struct VisitorWithPath<'t, V> {
+    inner: WithPath<'t, V>,
     fields: &'static [&'static str],
 }
 
-impl<'t, T> Tracked<'t, T> {
-    fn visitor<V>(self, visitor: V, fields: &'static [&'static str]) -> (T, TrackedVisitor<'t, V>) {
-        let Self { inner, track, key } = self;
-        (inner, TrackedVisitor { inner: Tracked { inner: visitor, track, key }, fields })
+impl<'t, T> WithPath<'t, T> {
+    fn visitor<V>(self, visitor: V, fields: &'static [&'static str]) -> (T, VisitorWithPath<'t, V>) {
+        let Self { inner, path, key } = self;
+        (inner, VisitorWithPath { inner: WithPath { inner: visitor, path, key }, fields })
     }
 }
 
-impl<'de, T: DeserializeSeed<'de>> DeserializeSeed<'de> for Tracked<'_, T> {
+impl<'de, T: DeserializeSeed<'de>> DeserializeSeed<'de> for WithPath<'_, T> {
     type Value = T::Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T::Value, D::Error> {
-        let Self { inner, track, key } = self;
-        inner.deserialize(Tracked { inner: deserializer, track, key })
+        let Self { inner, path, key } = self;
+        inner.deserialize(WithPath { inner: deserializer, path, key })
     }
 }
 
@@ -124,7 +124,7 @@ macro_rules! deserialize {
     )*};
 }
 
-impl<'de, D: Deserializer<'de>> Deserializer<'de> for Tracked<'_, D> {
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for WithPath<'_, D> {
     type Error = D::Error;
 
     deserialize! {
@@ -204,14 +204,14 @@ macro_rules! visit_text {
     ($($method:ident: $value:ty)*) => {$(
         fn $method<E: Error>(self, text: $value) -> Result<V::Value, E> {
             if let Some(key) = self.inner.key {
-                key.note(&text);
+                key.record(&text);
             }
             self.inner.inner.$method(text)
         }
     )*};
 }
 
-impl<'de, V: Visitor<'de>> Visitor<'de> for TrackedVisitor<'_, V> {
+impl<'de, V: Visitor<'de>> Visitor<'de> for VisitorWithPath<'_, V> {
     type Value = V::Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -240,8 +240,8 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for TrackedVisitor<'_, V> {
     }
 
     fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
-        let Tracked { inner, track, key } = self.inner;
-        inner.visit_newtype_struct(Tracked { inner: deserializer, track, key })
+        let WithPath { inner, path, key } = self.inner;
+        inner.visit_newtype_struct(WithPath { inner: deserializer, path, key })
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, elements: A) -> Result<V::Value, A::Error> {
@@ -251,7 +251,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for TrackedVisitor<'_, V> {
 
     fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<V::Value, A::Error> {
         let inner = self.inner.wrap(entries);
-        let entries = TrackedEntries { inner, fields: self.fields, segment: Segment::Key };
+        let entries = TrackedEntries { inner, fields: self.fields, segment: PathSegment::Key };
         self.inner.inner.visit_map(entries)
     }
 
@@ -262,7 +262,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for TrackedVisitor<'_, V> {
 }
 
 struct TrackedElements<'t, A> {
-    inner: Tracked<'t, A>,
+    inner: WithPath<'t, A>,
     next: usize,
 }
 
@@ -273,7 +273,7 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for TrackedElements<'_, A> {
         let (seed, index) = (self.inner.wrap(seed), self.next);
         self.next += 1;
         let elements = &mut self.inner.inner;
-        self.inner.track.within(Segment::Index(index), || elements.next_element_seed(seed))
+        self.inner.path.within(PathSegment::Index(index), || elements.next_element_seed(seed))
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -282,18 +282,18 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for TrackedElements<'_, A> {
 }
 
 struct TrackedEntries<'t, A> {
-    inner: Tracked<'t, A>,
+    inner: WithPath<'t, A>,
     fields: &'static [&'static str],
-    /// Of the value that comes next.
-    segment: Segment,
+    /// The path segment of the next value.
+    segment: PathSegment,
 }
 
 impl<'de, A: MapAccess<'de>> MapAccess<'de> for TrackedEntries<'_, A> {
     type Error = A::Error;
 
     fn next_key_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, A::Error> {
-        let key = Key { fields: self.fields, segment: Cell::new(Segment::Key) };
-        let seed = Tracked { inner: seed, track: self.inner.track, key: Some(&key) };
+        let key = MapKey { fields: self.fields, segment: Cell::new(PathSegment::Key) };
+        let seed = WithPath { inner: seed, path: self.inner.path, key: Some(&key) };
         let read = self.inner.inner.next_key_seed(seed)?;
         self.segment = key.segment.get();
         Ok(read)
@@ -302,7 +302,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for TrackedEntries<'_, A> {
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, A::Error> {
         let seed = self.inner.wrap(seed);
         let entries = &mut self.inner.inner;
-        self.inner.track.within(self.segment, || entries.next_value_seed(seed))
+        self.inner.path.within(self.segment, || entries.next_value_seed(seed))
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -310,18 +310,18 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for TrackedEntries<'_, A> {
     }
 }
 
-impl<'de, 't, A: EnumAccess<'de>> EnumAccess<'de> for Tracked<'t, A> {
+impl<'de, 't, A: EnumAccess<'de>> EnumAccess<'de> for WithPath<'t, A> {
     type Error = A::Error;
-    type Variant = Tracked<'t, A::Variant>;
+    type Variant = WithPath<'t, A::Variant>;
 
     fn variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<(T::Value, Self::Variant), A::Error> {
-        let Self { inner, track, .. } = self;
+        let Self { inner, path, .. } = self;
         let (value, variant) = inner.variant_seed(seed)?;
-        Ok((value, Tracked { inner: variant, track, key: None }))
+        Ok((value, WithPath { inner: variant, path, key: None }))
     }
 }
 
-impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Tracked<'_, A> {
+impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for WithPath<'_, A> {
     type Error = A::Error;
 
     fn unit_variant(self) -> Result<(), A::Error> {

@@ -1,4 +1,7 @@
-//! The operations of one run: created by the future, opened and ended by the engine.
+//! The operations of one run: created by the workflow, requested and ended by the engine.
+//!
+//! An operation is created when the workflow calls a method of its context, requested when the workflow next waits, and
+//! ended by a delivery. It leaves the table when the workflow takes its outcome or drops its handle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::Location;
@@ -12,118 +15,119 @@ use outlast_core::{
 };
 
 use super::cancel::{REFUSED, Refusals};
-use super::children::{ChildOp, Children, OpenChild, Wishes};
-use super::hooks::{Arrival, Arrived, CanRead, Hooks};
-use super::known::Known;
+use super::children::{ChildOp, Children, OpenChild, PendingOutbox};
+use super::code::ReplayCode;
+use super::history_index::HistoryIndex;
+use super::hooks::{Arrival, ArrivedPayload, CanRead, Hooks};
 use super::machine::StepToAttempt;
-use super::ops::Ops;
+use super::operation_map::OperationMap;
 use super::state::NewStep;
-use crate::registry::Registered;
 
-/// The part of a run's state behind the lock.
-pub(super) struct Cell {
+/// The operations of a run, and everything else that the lock of its state protects.
+pub(super) struct OperationTable {
     pub(super) run: RunId,
-    /// The rules of the run: they alone decide how it behaves where versions differ.
+    /// The rules of the run. All differences in behaviour between versions of the engine depend on them.
     pub(super) rules: u32,
-    /// How urgent the run is.
+    /// The priority of the run.
     pub(super) priority: u8,
-    /// Operations that are not over, by number.
-    pub(super) ops: Ops,
+    /// The operations that have no outcome yet, or whose outcome the workflow has not taken.
+    pub(super) ops: OperationMap,
     pub(super) next_op: u64,
     pub(super) now: Timestamp,
     pub(super) random: u64,
-    /// How many operations existed when the cancel was delivered.
+    /// The number of the next operation when the cancel was delivered.
     pub(super) cancelled_at: Option<u64>,
-    /// What the run is refused since it was cancelled; from rules 2 on.
+    /// The refusals since the run was cancelled; from rules 2 on.
     pub(super) refusals: Option<Box<Refusals>>,
-    /// Steps that a worker which is gone may have attempted.
-    pub(super) doubtful: BTreeSet<OpNumber>,
-    /// Steps below this number are in the history: their input need not be encoded again.
-    pub(super) known_ops: u64,
-    /// What the history holds that is replayed now; `None` in a live run.
-    pub(super) known: Option<Box<Known>>,
-    /// The answers that patches got.
+    /// Steps that a lost worker may have attempted.
+    pub(super) maybe_attempted: BTreeSet<OpNumber>,
+    /// Operations below this number are in the history: their inputs need not be encoded again.
+    pub(super) recorded_ops: u64,
+    /// The history that is being replayed; `None` in a live run.
+    pub(super) history: Option<Box<HistoryIndex>>,
+    /// The result of `patched` for each name.
     patches: BTreeMap<Arc<str>, bool>,
-    pub(super) inert: bool,
-    /// Whom to wake once the lock is free.
+    /// Whether the engine is dropping the future: nothing that the future does counts any more.
+    pub(super) is_closed: bool,
+    /// Wakers to call when the lock is released.
     pub(super) wakers: Vec<Waker>,
-    /// Steps that may be attempted and have not been taken by the engine.
+    /// Steps that can be attempted and that the worker has not taken yet.
     pub(super) startable: Vec<OpNumber>,
-    /// Steps that failed as they were requested: what they were given is not a payload.
-    pub(super) refused: Vec<(OpNumber, Failure)>,
-    /// How many operations are open.
+    /// Requests whose input could not be encoded: they fail in the same turn.
+    pub(super) invalid_requests: Vec<(OpNumber, Failure)>,
+    /// The number of open operations.
     pub(super) open: usize,
-    /// How many open steps are not between two attempts.
+    /// The number of open steps that are not paused between two attempts.
     pub(super) active: usize,
-    /// When open timers, timeouts and retries are due.
+    /// The times at which open timers, timeouts and retries are due.
     pub(super) due: BTreeSet<(Timestamp, OpNumber)>,
-    /// What the future did since the engine last looked, in order.
+    /// The decisions of the workflow since the engine last took them, in order.
     decisions: Vec<Decision>,
     pub(super) hooks: Hooks,
-    /// The children that have not ended, whether their operations are open or not.
+    /// The children that have not ended; their operations may have been dropped.
     pub(super) children: Children,
     /// The run's tags.
     pub(super) tags: Tags,
-    /// How often tags were set.
-    pub(super) tagged: u64,
+    /// How often the workflow has set tags.
+    pub(super) tags_set_count: u64,
     /// The tags that the last replay has set; from rules 2 on.
     pub(super) replayed_tags: Tags,
-    /// What the next commit asks of others. Most ask nothing.
-    pub(super) wishes: Option<Box<Wishes>>,
-    /// Why the run cannot go on: the code awaits a value that it cannot read.
+    /// The outbox of the next commit; `None` for most commits.
+    pub(super) pending_outbox: Option<Box<PendingOutbox>>,
+    /// Set when the code awaits a value that it cannot decode: the run is stuck.
     pub(super) unreadable: Option<Box<Stuck>>,
-    /// Why the run cannot go on: its context was used outside of its turn.
+    /// Set when the context was used outside of the turn: the run is stuck.
     pub(super) misused: Option<Box<Stuck>>,
 }
 
 enum Decision {
     Created(OpNumber),
     Dropped(Event),
-    /// A value or a patch, which holds even when the run ends in the same poll.
+    /// A recorded value or patch. It is kept even if the run ends in the same poll.
     Recorded(Event),
 }
 
-/// A place in the workflow's source.
-pub(super) type Place = &'static Location<'static>;
+/// A location in the source code of the workflow.
+pub(super) type SourceLocation = &'static Location<'static>;
 
-/// What becomes of a value that the workflow wants recorded.
+/// How the engine answers a request to record a value.
 pub(super) enum Recording {
-    /// It is to be computed, and recorded for this operation.
+    /// The value must be computed and recorded for this operation.
     New(OpNumber),
-    /// History has it.
-    Known(OpNumber, Result<Payload, Failure>),
-    /// There is none.
+    /// The history contains the value.
+    Recorded(OpNumber, Result<Payload, Failure>),
+    /// No value can be recorded.
     Never(Failure),
 }
 
-/// An operation that is not over.
+/// An operation in the table.
 pub(super) struct Op {
     pub(super) phase: Phase,
     pub(super) kind: OpKind,
-    /// Whether history has it: how it is asked for can no longer be changed.
+    /// Whether it was requested: builder methods can no longer change it.
     pub(super) is_requested: bool,
-    /// Whether neither a cancel nor a deadline touches it.
+    /// Whether it is protected from a cancel and the deadline.
     pub(super) is_shielded: bool,
-    /// Where the workflow asked for it.
-    place: Place,
+    /// Where the workflow created it.
+    location: SourceLocation,
     waker: Option<Waker>,
 }
 
-/// Where an operation is in its life.
+/// The phase of an operation.
 pub(super) enum Phase {
-    /// Numbered, but not requested yet.
+    /// It has a number, but it is not requested yet.
     Created,
-    /// Requested; history has it.
+    /// It is requested and has no outcome.
     Open,
-    /// Its outcome is there, and not yet returned.
+    /// It has an outcome that the workflow has not taken yet.
     Ended(Result<Payload, Failure>),
 }
 
-/// What an operation waits for.
+/// The kind of an operation, with what the engine knows about it.
 pub(super) enum OpKind {
     Step(Box<StepOp>),
     Timer {
-        due: Due,
+        due: FireTime,
         started_at: Timestamp,
         fire_at: Timestamp,
     },
@@ -132,23 +136,24 @@ pub(super) enum OpKind {
         timeout: Option<Duration>,
         timeout_at: Option<Timestamp>,
         can_read: CanRead,
-        /// How the payload arrived that it has.
+        /// The arrival of the payload that the hook has taken.
         taken: Option<Box<Arrival>>,
     },
     Child(Box<ChildOp>),
 }
 
-/// When a timer is due.
+/// When a timer fires.
 #[derive(Clone, Copy)]
-pub(super) enum Due {
-    /// So long after it was started.
+pub(super) enum FireTime {
+    /// This long after it is requested.
     After(Duration),
-    /// At a moment; at once when that is past.
+    /// At this time; immediately if the time has passed.
     At(Timestamp),
 }
 
-impl Due {
-    fn from(self, now: Timestamp) -> Timestamp {
+impl FireTime {
+    /// The time at which a timer fires that is requested at `now`.
+    fn resolve(self, now: Timestamp) -> Timestamp {
         match self {
             Self::After(duration) => now.plus(duration),
             Self::At(moment) => moment.max(now),
@@ -156,46 +161,46 @@ impl Due {
     }
 }
 
-/// A step that was asked for.
+/// A step that the workflow has created.
 pub(super) struct StepOp {
     pub(super) new: NewStep,
-    /// `None` while the history is known to have it.
+    /// The encoded input; `None` while the history is known to contain it.
     pub(super) input: Option<Result<Payload, Failure>>,
-    /// Failed attempts so far.
+    /// The number of failed attempts.
     pub(super) failed: u32,
-    /// The details of the last heartbeat that is recorded.
+    /// The details of the last recorded heartbeat.
     pub(super) details: Option<Payload>,
-    /// When the next attempt is due, between two attempts.
+    /// When the next attempt is due, while the step is paused between two attempts.
     pub(super) retry_at: Option<Timestamp>,
-    /// When its last pause was over, until it is attempted.
+    /// When the last pause ended; `None` once the step is attempted again.
     pub(super) paused_until: Option<Timestamp>,
-    /// Whether an attempt is under way on this worker.
+    /// Whether this worker is attempting the step.
     pub(super) attempting: bool,
-    /// Where it travels, once it is requested: then nobody attempts it here.
+    /// The run in a queue that executes the step, once it is requested; this worker does not attempt it.
     pub(super) queued: Option<Box<Queued>>,
 }
 
-impl Cell {
+impl OperationTable {
     pub(super) fn new(run: RunId, started: &RunStarted, now: Timestamp) -> Self {
         let bits = run.bits();
         Self {
             run,
             rules: started.rules,
             priority: started.priority,
-            ops: Ops::default(),
+            ops: OperationMap::default(),
             next_op: 0,
             now,
             random: (bits >> 64) as u64 ^ bits as u64,
             cancelled_at: None,
             refusals: None,
-            doubtful: BTreeSet::new(),
-            known_ops: 0,
-            known: None,
+            maybe_attempted: BTreeSet::new(),
+            recorded_ops: 0,
+            history: None,
             patches: BTreeMap::new(),
-            inert: false,
+            is_closed: false,
             wakers: Vec::new(),
             startable: Vec::new(),
-            refused: Vec::new(),
+            invalid_requests: Vec::new(),
             open: 0,
             active: 0,
             due: BTreeSet::new(),
@@ -203,51 +208,55 @@ impl Cell {
             hooks: Hooks::default(),
             children: Children::new(),
             tags: started.tags.clone(),
-            tagged: 0,
+            tags_set_count: 0,
             replayed_tags: Tags::new(),
-            wishes: None,
+            pending_outbox: None,
             unreadable: None,
             misused: None,
         }
     }
 
-    /// Numbers a value to record, and looks whether history has it.
+    /// Assigns a number to a value that is to be recorded, and looks it up in the history.
     #[track_caller]
     pub(super) fn record(&mut self, name: &str, problem: Option<Failure>) -> Recording {
         let op = OpNumber(self.next_op);
-        if self.inert {
-            return Recording::Never(Failure::new(FailureKind::Invalid, "the run is not here any more"));
+        if self.is_closed {
+            return Recording::Never(Failure::new(
+                FailureKind::Invalid,
+                "the run is no longer held by this worker",
+            ));
         }
         self.next_op += 1;
         if let Some(failure) = problem {
             return Recording::Never(failure);
         }
-        let Some(known) = self.known.as_mut().filter(|known| known.has(op)) else {
+        let Some(history) = self.history.as_mut().filter(|history| history.has(op)) else {
             return Recording::New(op);
         };
-        let value = known.value(op, name, Location::caller());
-        let astray = || Failure::new(FailureKind::Invalid, format!("history has no value `{name}` here"));
-        // Replay compares the name and the place in the history; the value itself is history's.
-        let asked = value.clone().unwrap_or_else(|| Err(astray()));
-        self.recorded(Event::ValueRecorded { op, name: name.into(), value: asked });
-        value.map_or_else(|| Recording::Never(astray()), |value| Recording::Known(op, value))
+        let value = history.value(op, name, Location::caller());
+        let not_recorded =
+            || Failure::new(FailureKind::Invalid, format!("history has no value `{name}` here"));
+        // Replay compares the name and the position in the history; the recorded value itself is authoritative.
+        let requested = value.clone().unwrap_or_else(|| Err(not_recorded()));
+        self.recorded(Event::ValueRecorded { op, name: name.into(), value: requested });
+        value.map_or_else(|| Recording::Never(not_recorded()), |value| Recording::Recorded(op, value))
     }
 
-    /// Adds an event that the workflow need not wait for.
+    /// Adds an event that takes effect without waiting.
     pub(super) fn recorded(&mut self, event: Event) {
-        if !self.inert {
+        if !self.is_closed {
             self.decisions.push(Decision::Recorded(event));
         }
     }
 
-    /// Whether the run takes the new side of a patch: one answer per name.
+    /// Whether the run takes the new branch of a patch. The result is the same for every call with this name.
     pub(super) fn patched(&mut self, name: &str) -> bool {
         if let Some(answer) = self.patch_answer(name) {
             return answer;
         }
         let name = Arc::from(name);
-        let answer = match &self.known {
-            Some(known) => known.is_patched(&name),
+        let answer = match &self.history {
+            Some(history) => history.is_patched(&name),
             None => {
                 self.recorded(Event::VersionChosen { name: Arc::clone(&name) });
                 true
@@ -257,64 +266,64 @@ impl Cell {
         answer
     }
 
-    /// The answer that a patch got already.
+    /// The earlier result for this patch, if there is one.
     pub(super) fn patch_answer(&self, name: &str) -> Option<bool> {
         self.patches.get(name).copied()
     }
 
-    /// Whether the code asked for a value that its history does not have.
-    pub(super) fn is_astray(&self) -> bool {
-        self.known.as_ref().is_some_and(|known| known.is_astray)
+    /// Whether the code requested a value that its history does not contain.
+    pub(super) fn has_diverged(&self) -> bool {
+        self.history.as_ref().is_some_and(|history| history.has_diverged)
     }
 
-    /// Whether the history that is replayed has what the code does now, so that others were asked already.
+    /// Whether the code is repeating recorded turns, so that their messages were already sent.
     pub(super) fn is_replaying(&self) -> bool {
-        self.known.as_ref().is_some_and(|known| !known.is_at_open_end())
+        self.history.as_ref().is_some_and(|history| !history.accepts_new_requests())
     }
 
-    /// Whether the history that is replayed has the request for an operation.
-    pub(super) fn is_known(&self, op: OpNumber) -> bool {
-        self.known.as_ref().is_some_and(|known| known.has(op))
+    /// Whether the replayed history contains the request for an operation.
+    pub(super) fn is_recorded(&self, op: OpNumber) -> bool {
+        self.history.as_ref().is_some_and(|history| history.has(op))
     }
 
-    /// What a closure that only computes a value leaves as it was.
-    pub(super) fn traces(&self) -> (u64, u64, usize, u64) {
-        (self.next_op, self.random, self.decisions.len(), self.tagged)
+    /// Counters that change whenever the context is used. A closure of `ctx.record` must leave them unchanged.
+    pub(super) fn side_effect_counters(&self) -> (u64, u64, usize, u64) {
+        (self.next_op, self.random, self.decisions.len(), self.tags_set_count)
     }
 
-    /// Where the workflow asked for an operation, as long as that is known.
-    pub(super) fn place(&self, op: OpNumber) -> Option<Place> {
-        let known = || self.known.as_ref().and_then(|known| known.place(op));
-        self.ops.get(op).map(|slot| slot.place).or_else(known)
+    /// Where the workflow created an operation, if that is known.
+    pub(super) fn location(&self, op: OpNumber) -> Option<SourceLocation> {
+        let in_history = || self.history.as_ref().and_then(|history| history.location(op));
+        self.ops.get(op).map(|slot| slot.location).or_else(in_history)
     }
 
-    /// Numbers an operation. One that has a problem has failed before it was requested; one that is refused
-    /// since the run was cancelled is [`REFUSED`](super::cancel::REFUSED).
+    /// Creates an operation and returns its number. With a `problem` the operation fails before it is requested. An
+    /// operation that is refused because the run was cancelled is [`REFUSED`](super::cancel::REFUSED).
     #[track_caller]
     pub(super) fn create(&mut self, kind: OpKind, problem: Option<Failure>, is_shielded: bool) -> OpNumber {
         let op = OpNumber(self.next_op);
-        if self.inert {
+        if self.is_closed {
             return op;
         }
-        // Runs with rules 1 have no shields: what they ask for after a cancel works as always.
+        // Runs with rules 1 have no shields: their operations after a cancel work as before it.
         let is_shielded = is_shielded && self.rules >= 2;
         if self.refusals.is_some() && !is_shielded {
             return REFUSED;
         }
         self.next_op += 1;
-        let phase = match problem.or_else(|| self.too_many()) {
+        let phase = match problem.or_else(|| self.too_many_open()) {
             Some(failure) => Phase::Ended(Err(failure)),
             None => {
                 self.decisions.push(Decision::Created(op));
                 Phase::Created
             }
         };
-        let place = Location::caller();
-        self.ops.insert(op, Op { phase, kind, is_requested: false, is_shielded, place, waker: None });
+        let location = Location::caller();
+        self.ops.insert(op, Op { phase, kind, is_requested: false, is_shielded, location, waker: None });
         op
     }
 
-    fn too_many(&self) -> Option<Failure> {
+    fn too_many_open(&self) -> Option<Failure> {
         (self.ops.len() >= OPEN_OPERATIONS_MAX).then(|| {
             let message = format!(
                 "the run has {OPEN_OPERATIONS_MAX} operations open, which is the limit; \
@@ -324,7 +333,7 @@ impl Cell {
         })
     }
 
-    /// The operation, if its outcome is there; otherwise remembers whom to wake.
+    /// Takes an operation that has ended; stores the waker while it has not.
     pub(super) fn take_ended(&mut self, op: OpNumber, waker: &Waker) -> Poll<Op> {
         match self.ops.get_mut(op) {
             Some(Op { phase: Phase::Ended(_), .. }) => {}
@@ -340,17 +349,17 @@ impl Cell {
         self.ops.remove(op).map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// The workflow lost interest in an operation.
-    pub(super) fn abandon(&mut self, op: OpNumber) -> Option<Op> {
+    /// Removes an operation whose handle the workflow has dropped.
+    pub(super) fn drop_operation(&mut self, op: OpNumber) -> Option<Op> {
         if self.is_open(op) {
-            self.unlist(op);
+            self.remove_from_indexes(op);
         }
         let slot = self.ops.remove(op)?;
         match (&slot.phase, &slot.kind) {
             (Phase::Open, OpKind::Step(step)) => {
                 self.dropped(Event::StepDropped { op });
                 if let Some(queued) = &step.queued {
-                    self.withdraw(
+                    self.terminate_queued_run(
                         queued.run,
                         format!("its parent {} does not wait for it any more", self.run),
                     );
@@ -359,10 +368,13 @@ impl Cell {
             (Phase::Open, OpKind::Timer { .. }) => self.dropped(Event::TimerCancelled { op }),
             (Phase::Open, OpKind::Hook { .. }) => self.dropped(Event::HookClosed { op }),
             (Phase::Open, OpKind::Child(_)) => self.dropped(Event::ChildDropped { op }),
-            // What the hook was given and did not return is as if it had not been given.
+            // The workflow did not receive this payload: make it available to other hooks again.
             (Phase::Ended(Ok(payload)), OpKind::Hook { name, taken: Some(arrival), .. }) => {
                 self.dropped(Event::HookClosed { op });
-                self.give_back(name, Arrived { arrival: (**arrival).clone(), payload: payload.clone() });
+                self.return_payload(
+                    name,
+                    ArrivedPayload { arrival: (**arrival).clone(), payload: payload.clone() },
+                );
             }
             _ => {}
         }
@@ -373,28 +385,29 @@ impl Cell {
         self.decisions.push(Decision::Dropped(event));
     }
 
-    /// Requests what was created and is still wanted, and tells what was dropped, in order.
-    pub(super) fn take_decisions(&mut self, asked: &mut Vec<Event>) {
+    /// Takes the decisions in order: requests the operations that were created, and records those that were dropped.
+    pub(super) fn take_decisions(&mut self, requested: &mut Vec<Event>) {
         let mut decisions = std::mem::take(&mut self.decisions);
         for decision in decisions.drain(..) {
             match decision {
-                Decision::Dropped(event) | Decision::Recorded(event) => asked.push(event),
-                Decision::Created(op) => asked.extend(self.request(op)),
+                Decision::Dropped(event) | Decision::Recorded(event) => requested.push(event),
+                Decision::Created(op) => requested.extend(self.request(op)),
             }
         }
         // Keep the allocation: this runs after every poll.
         self.decisions = decisions;
     }
 
-    /// Tells what was recorded in the poll that ended the future, and forgets what else it did: the
-    /// final event says it all.
-    pub(super) fn take_last_decisions(&mut self, asked: &mut Vec<Event>) {
-        asked.extend(self.decisions.drain(..).filter_map(|decision| match decision {
+    /// Takes the recorded values and patches of the poll in which the workflow returned. Its other decisions are
+    /// discarded, because the run ends with that poll.
+    pub(super) fn take_final_decisions(&mut self, requested: &mut Vec<Event>) {
+        requested.extend(self.decisions.drain(..).filter_map(|decision| match decision {
             Decision::Recorded(event) => Some(event),
             Decision::Created(_) | Decision::Dropped(_) => None,
         }));
     }
 
+    /// Requests a created operation, and returns the event of the request.
     fn request(&mut self, op: OpNumber) -> Option<Event> {
         let now = self.now;
         let slot = self.ops.get_mut(op).filter(|slot| matches!(slot.phase, Phase::Created))?;
@@ -407,7 +420,7 @@ impl Cell {
                 let input = match &step.input {
                     Some(Ok(input)) => input.clone(),
                     Some(Err(failure)) => {
-                        self.refused.push((op, failure.clone()));
+                        self.invalid_requests.push((op, failure.clone()));
                         Payload::null()
                     }
                     None => Payload::null(),
@@ -421,7 +434,7 @@ impl Cell {
             }
             OpKind::Timer { due, started_at, fire_at } => {
                 *started_at = now;
-                *fire_at = due.from(now);
+                *fire_at = due.resolve(now);
                 self.due.insert((*fire_at, op));
                 Event::TimerStarted { op, fire_at: *fire_at }
             }
@@ -429,19 +442,20 @@ impl Cell {
                 *timeout_at = timeout.map(|timeout| now.plus(timeout));
                 self.due.extend(timeout_at.map(|at| (at, op)));
                 let (name, timeout_at) = (name.clone(), *timeout_at);
-                self.opened(op, &name);
+                self.hook_opened(op, &name);
                 Event::HookOpened { op, name, timeout_at }
             }
         };
         Some(event)
     }
 
-    /// Takes over what history has of a request: it is the truth, whatever the code says today.
-    pub(super) fn adopt(&mut self, event: &Event) {
+    /// Replaces the parameters of a request with the recorded ones, which are authoritative even if the code has
+    /// changed.
+    pub(super) fn apply_recorded_request(&mut self, event: &Event) {
         match event {
-            Event::ChildStarted(child) => return self.adopt_child(child),
+            Event::ChildStarted(child) => return self.apply_recorded_child(child),
             Event::StepStarted { op, input, queued, .. } => {
-                return self.adopt_step(*op, input, queued.as_deref());
+                return self.apply_recorded_step(*op, input, queued.as_deref());
             }
             Event::TagsSet { tags, .. } => return self.tags.extend(tags.clone()),
             _ => {}
@@ -458,7 +472,7 @@ impl Cell {
                     self.due.remove(&(at, *op));
                 }
                 *timeout_at = *recorded;
-                // A payload that was kept for it may have ended it already.
+                // A kept payload may have ended the hook already.
                 if matches!(slot.phase, Phase::Open) {
                     self.due.extend(recorded.map(|at| (at, *op)));
                 }
@@ -467,16 +481,16 @@ impl Cell {
         }
     }
 
-    /// Ends an open operation with an outcome, and wakes whoever awaits it. False when it is not open.
+    /// Ends an open operation with an outcome and wakes its waiter. Returns false when it is not open.
     pub(super) fn end(&mut self, op: OpNumber, outcome: Result<Payload, Failure>) -> bool {
         if !self.is_open(op) {
             return false;
         }
-        self.unlist(op);
+        self.remove_from_indexes(op);
         if let Some(slot) = self.ops.get_mut(op) {
             slot.phase = Phase::Ended(outcome);
             if let OpKind::Step(step) = &mut slot.kind {
-                // In a replay the last pause is still there: that it was over leaves no event.
+                // In a replay the last pause may still be set, because its end is not recorded.
                 step.retry_at = None;
             }
             self.wakers.extend(slot.waker.take());
@@ -484,7 +498,7 @@ impl Cell {
         true
     }
 
-    /// An attempt failed, and the next one is due at `retry_at`.
+    /// Pauses a step whose attempt failed until `retry_at`. Returns false when it is not an open step in place.
     pub(super) fn pause(
         &mut self,
         op: OpNumber,
@@ -503,10 +517,10 @@ impl Cell {
             step.details = Some(details.clone());
         }
         step.attempting = false;
-        // It may be there from before the attempt that failed.
+        // It may still be listed from before the failed attempt.
         self.startable.retain(|startable| *startable != op);
         match step.retry_at.replace(retry_at) {
-            // That a pause was over leaves no event: in a replay one follows the other.
+            // The end of a pause is not recorded: in a replay one pause directly follows another.
             Some(over) => drop(self.due.remove(&(over, op))),
             None => self.active -= 1,
         }
@@ -514,8 +528,8 @@ impl Cell {
         true
     }
 
-    /// The pause of a step is over: it may be attempted.
-    pub(super) fn resume(&mut self, op: OpNumber) {
+    /// Ends the pause of a step, so that it can be attempted.
+    pub(super) fn end_pause(&mut self, op: OpNumber) {
         let Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) = self.ops.get_mut(op) else {
             return;
         };
@@ -527,19 +541,19 @@ impl Cell {
         }
     }
 
-    /// Whether an operation is a step that may be attempted now: open, and not between two attempts.
+    /// Whether an operation is an open step that is not paused between two attempts.
     pub(super) fn is_startable(&self, op: OpNumber) -> bool {
         matches!(self.ops.get(op), Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) if step.retry_at.is_none())
     }
 
-    /// Whether it is moreover one that is attempted at most once, and nobody attempts it.
-    pub(super) fn is_startable_once(&self, op: OpNumber, code: &Registered) -> bool {
+    /// Whether an operation is an open at-most-once step that is not being attempted.
+    pub(super) fn is_startable_once(&self, op: OpNumber, code: &dyn ReplayCode) -> bool {
         matches!(self.ops.get(op), Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. })
             if !step.attempting && code.is_at_most_once(&step.new.name, &step.new.policy))
     }
 
-    /// The steps that are between two attempts at a moment. One whose pause is over by now, and was not
-    /// at that moment, is one of them until it is attempted.
+    /// The steps that were paused between two attempts at `at`. A step whose pause has ended since then is included
+    /// until it is attempted.
     pub(super) fn pauses(&self, at: Timestamp) -> Vec<OpNumber> {
         let is_paused = |step: &StepOp| {
             step.retry_at.is_some() || (!step.attempting && step.paused_until.is_some_and(|until| until > at))
@@ -550,7 +564,7 @@ impl Cell {
         paused.map(|(op, _)| op).collect()
     }
 
-    /// Nobody attempts any of the steps.
+    /// Marks all steps as not being attempted.
     pub(super) fn forget_attempts(&mut self) {
         for slot in self.ops.iter_mut() {
             if let OpKind::Step(step) = &mut slot.kind {
@@ -559,7 +573,7 @@ impl Cell {
         }
     }
 
-    /// The step to attempt, which is being attempted from now on.
+    /// Marks a step as being attempted, and returns it for the worker.
     pub(super) fn start(&mut self, op: OpNumber) -> Option<StepToAttempt> {
         let Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) = self.ops.get_mut(op) else {
             return None;
@@ -576,7 +590,7 @@ impl Cell {
             policy: step.new.policy,
             attempt: step.failed + 1,
             details: step.details.clone(),
-            // From rules 2 on only what is shielded is attempted after a cancel.
+            // From rules 2 on only shielded steps are attempted after a cancel.
             is_cancelled: self.rules < 2 && self.cancelled_at.is_some_and(|before| op.0 < before),
             begins_when_told: self.rules < 2,
             call: step.new.call.clone(),
@@ -604,7 +618,7 @@ impl Cell {
                 Phase::Created => "created".to_owned(),
                 Phase::Open => "open".to_owned(),
                 Phase::Ended(Ok(output)) => format!("ended Ok({output:?})"),
-                // As it is stored, so that the text stays the same when the type gets another field.
+                // In its stored form, which does not change when the type gets another field.
                 Phase::Ended(Err(failure)) => {
                     format!("ended Err({})", serde_json::to_string(failure).unwrap_or_default())
                 }
@@ -650,8 +664,8 @@ impl Cell {
         text
     }
 
-    /// Takes an operation that stops being open out of every index.
-    fn unlist(&mut self, op: OpNumber) {
+    /// Removes an operation that is no longer open from all indexes.
+    fn remove_from_indexes(&mut self, op: OpNumber) {
         let Some(slot) = self.ops.get(op) else { return };
         self.open -= 1;
         match &slot.kind {
@@ -670,7 +684,7 @@ impl Cell {
                 if let Some(at) = timeout_at {
                     self.due.remove(&(*at, op));
                 }
-                self.hooks.closed(op, name);
+                self.hooks.hook_closed(op, name);
             }
         }
     }

@@ -1,12 +1,12 @@
-//! Reconciling: looking whether an earlier attempt at a step had its effect.
+//! Reconciling: checks whether an earlier attempt at a step had its effect.
 
 use std::future::Future;
 use std::pin::Pin;
 
 use outlast_core::{Failure, FailureKind};
 
+use crate::authoring::step::{StepContext, StepDefinition};
 use crate::error::StepError;
-use crate::step::{StepContext, StepDefinition};
 
 /// The future of a `reconcile` function: the output of an earlier attempt, or `None`.
 pub type Reconciling<D> =
@@ -36,7 +36,7 @@ pub struct WithContext<Args>(std::marker::PhantomData<Args>);
 #[derive(Debug)]
 pub struct WithoutContext<Args>(std::marker::PhantomData<Args>);
 
-/// `$input` is the input's type, and the pattern that takes it apart.
+/// `$input` is the type of the input, and the pattern that destructures it.
 macro_rules! reconcile_fns {
     ($(($($arg:ident),*) in $input:tt)*) => {$(
         #[diagnostic::do_not_recommend]
@@ -96,12 +96,12 @@ where
     look.look(cx, input)
 }
 
-/// The failure of a step that is attempted at most once and could not be looked up: whether it happened
-/// is not known, so it is not attempted.
-pub(crate) fn not_known(error: StepError) -> StepError {
+/// The failure of an at-most-once step whose `reconcile` function failed: whether the effect happened is unknown, so
+/// the step is not attempted again.
+pub(crate) fn outcome_unknown(error: StepError) -> StepError {
     let (failure, _) = error.into_parts();
     let message = format!(
-        "the worker was lost while it attempted the step, and looking whether it happened failed: {}",
+        "the worker was lost while it attempted the step, and `reconcile` failed: {}",
         failure.message
     );
     StepError::of_failure(Failure { kind: FailureKind::Unknown, message, ..failure })

@@ -42,53 +42,53 @@ use std::sync::Arc;
     note = "several arguments are one input, a tuple; no argument is `()`"
 )]
 pub trait Input<T> {
-    /// Calls a function with a reference to the input.
-    fn with<R>(&self, look: impl FnOnce(&T) -> R) -> R;
+    /// Calls a function with the input.
+    fn with<R>(&self, use_input: impl FnOnce(&T) -> R) -> R;
 }
 
 impl<T> Input<T> for T {
-    fn with<R>(&self, look: impl FnOnce(&T) -> R) -> R {
-        look(self)
+    fn with<R>(&self, use_input: impl FnOnce(&T) -> R) -> R {
+        use_input(self)
     }
 }
 
 impl<T> Input<T> for &T {
-    fn with<R>(&self, look: impl FnOnce(&T) -> R) -> R {
-        look(self)
+    fn with<R>(&self, use_input: impl FnOnce(&T) -> R) -> R {
+        use_input(self)
     }
 }
 
 impl<T> Input<T> for &mut T {
-    fn with<R>(&self, look: impl FnOnce(&T) -> R) -> R {
-        look(self)
+    fn with<R>(&self, use_input: impl FnOnce(&T) -> R) -> R {
+        use_input(self)
     }
 }
 
 impl<T> Input<T> for Box<T> {
-    fn with<R>(&self, look: impl FnOnce(&T) -> R) -> R {
-        look(self)
+    fn with<R>(&self, use_input: impl FnOnce(&T) -> R) -> R {
+        use_input(self)
     }
 }
 
 impl<T> Input<T> for Arc<T> {
-    fn with<R>(&self, look: impl FnOnce(&T) -> R) -> R {
-        look(self)
+    fn with<R>(&self, use_input: impl FnOnce(&T) -> R) -> R {
+        use_input(self)
     }
 }
 
 impl Input<String> for &str {
-    fn with<R>(&self, look: impl FnOnce(&String) -> R) -> R {
-        look(&(*self).to_owned())
+    fn with<R>(&self, use_input: impl FnOnce(&String) -> R) -> R {
+        use_input(&(*self).to_owned())
     }
 }
 
 impl<T: Clone> Input<Vec<T>> for &[T] {
-    fn with<R>(&self, look: impl FnOnce(&Vec<T>) -> R) -> R {
-        look(&self.to_vec())
+    fn with<R>(&self, use_input: impl FnOnce(&Vec<T>) -> R) -> R {
+        use_input(&self.to_vec())
     }
 }
 
-/// One element of a tuple: an owned value, a reference to one, or a `&str` where a `String` is wanted.
+/// One element of a tuple: an owned value, a reference to one, or a `&str` for a `String`.
 trait Element<T> {
     fn owned(&self) -> T;
 }
@@ -125,8 +125,8 @@ macro_rules! tuples {
     (@choose owned $generics:tt $chosen:tt ()) => {};
     (@choose mixed [$($generic:ident)*] [$(($wanted:ty, $given:ty, $place:tt))*] ()) => {
         impl<$($generic: Clone),*> Input<($($wanted,)*)> for ($($given,)*) {
-            fn with<R>(&self, look: impl FnOnce(&($($wanted,)*)) -> R) -> R {
-                look(&($(Element::<$wanted>::owned(&self.$place),)*))
+            fn with<R>(&self, use_input: impl FnOnce(&($($wanted,)*)) -> R) -> R {
+                use_input(&($(Element::<$wanted>::owned(&self.$place),)*))
             }
         }
     };
@@ -142,8 +142,8 @@ tuples! {
 macro_rules! tuples_of_references {
     ($(($($name:ident $place:tt),+)),+ $(,)?) => {$(
         impl<$($name: Clone),+> Input<($($name,)+)> for ($(&$name,)+) {
-            fn with<R>(&self, look: impl FnOnce(&($($name,)+)) -> R) -> R {
-                look(&($(self.$place.clone(),)+))
+            fn with<R>(&self, use_input: impl FnOnce(&($($name,)+)) -> R) -> R {
+                use_input(&($(self.$place.clone(),)+))
             }
         }
     )+};

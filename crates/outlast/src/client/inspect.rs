@@ -69,7 +69,7 @@ impl Client {
     /// let run = client.start(slow, 21).await?;
     /// run.output().await?;
     /// let operations = client.operations(run.id()).await?;
-    /// assert_eq!(operations[0].kind, OperationKind::Timer);
+    /// assert_eq!((operations[0].kind, &*operations[0].name), (OperationKind::Timer, "10ms"));
     /// assert_eq!(operations[1].status, OperationStatus::Completed);
     /// assert_eq!(operations[1].input_as::<u32>()?, Some(21));
     /// assert_eq!(operations[1].output_as::<u32>()?, Some(42));
@@ -189,12 +189,13 @@ impl Client {
     pub async fn workers(&self) -> Result<Vec<WorkerView>, Error> {
         let mut workers = self.world.workers().await?;
         let clock = self.world.clock();
-        // Under virtual time sessions are beaten by real time, and a jump of the clock says nothing.
+        // Under virtual time sessions are renewed in real time, so the virtual clock does not tell whether one has
+        // expired.
         if !clock.is_virtual() {
             workers.retain(|worker| worker.expires_at > clock.now());
         }
         for worker in &mut workers {
-            // That is how workers find out who forgets old runs, and nobody's code.
+            // An internal marker for workers that prune runs; it is not a workflow.
             worker.code.retain(|code| *code.workflow != *RETENTION);
         }
         Ok(workers)

@@ -1,4 +1,4 @@
-//! One run without a world or a worker, for the `Rehearsal` of `outlast-testkit`. Not a promise.
+//! One run without a world or a worker, for the `Rehearsal` of `outlast-testkit`. Not part of the public API.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,25 +12,25 @@ use outlast_core::{
 };
 use serde::de::DeserializeOwned;
 
+use crate::authoring::registry::{Register, Registered, Registry, WorkflowMark};
+use crate::authoring::workflow::{WorkflowDefinition, WorkflowFn};
 use crate::error::{Error, StepError};
-use crate::registry::{Register, Registered, Registry, WorkflowMark};
-use crate::replay::{Delivery, Machine, SentPayload, USUAL_SUSPECTS};
-use crate::workflow::{WorkflowDefinition, WorkflowFn};
+use crate::replay::{Delivery, FOREIGN_AWAIT_REMEDY, Machine, SentPayload};
 
-/// The id of every run without a world: what is random in it is the same in every test.
+/// The id of every rehearsed run. It is constant, so that random numbers are the same in every test.
 const RUN: RunId = RunId::from_bits(0x01bc_0000_0000_0000_0000_0000_0000_0001);
 
-/// Moments at which something is due, in one move of the time. More is a loop of sleeps without end.
+/// The maximum number of due times in one advance of the clock. More means an endless loop of sleeps.
 const MOMENTS_MAX: usize = 10_000;
 
-/// What tokio says when its timers, sockets or tasks are used where no runtime is, as in a rehearsal.
+/// Parts of the panic messages of tokio when its timers, sockets or tasks are used without a runtime.
 const NO_RUNTIME: [&str; 2] = ["there is no reactor running", "A Tokio 1.x context was found, but"];
 
-/// The workflows that are in this code, by name and version, in this order.
+/// The workflows of this code, sorted by name and version.
 ///
 /// # Errors
 ///
-/// `Invalid` when something is in it twice.
+/// `Invalid` when a workflow or step is registered twice.
 pub fn workflows_of<R: Register<(), M>, M>(code: R) -> Result<Vec<(String, u32)>, Error> {
     let mut registry = Registry::new(Arc::new(()), Arc::new(PlainJson) as Arc<dyn Codec>);
     code.register(&mut registry);
@@ -39,7 +39,7 @@ pub fn workflows_of<R: Register<(), M>, M>(code: R) -> Result<Vec<(String, u32)>
     Ok(own.map(|code| (code.workflow.to_string(), code.version)).collect())
 }
 
-/// A run that is told what to know by its owner, and replayed after every turn.
+/// A run whose deliveries come from a test. It is replayed and compared after every turn.
 pub struct LoneRun {
     code: Registered,
     codec: Arc<dyn Codec>,
@@ -47,14 +47,14 @@ pub struct LoneRun {
     history: Vec<TurnRecord>,
     now: Timestamp,
     messages: u128,
-    /// When each step would be attempted again.
+    /// The retry policy of each step.
     retries: BTreeMap<OpNumber, Retry>,
-    /// Children whose operations are to be told that they were started.
+    /// Detached children with a key, whose operations must be told that they were started.
     answers: Vec<(OpNumber, RunId)>,
 }
 
 impl LoneRun {
-    /// The run that `workflow` begins with `input`, as it is after its first turn.
+    /// The run that `workflow` begins with `input`, after its first turn.
     ///
     /// # Errors
     ///
@@ -98,11 +98,11 @@ impl LoneRun {
         Ok(run)
     }
 
-    /// Ends a step that is open: with an output, or for good with an error.
+    /// Ends an open step: with an output, or with an error that is not retried.
     ///
     /// # Errors
     ///
-    /// Why the run is stuck; so for every other call that tells it something.
+    /// Why the run is stuck.
     pub fn end_step(
         &mut self,
         op: OpNumber,
@@ -110,18 +110,18 @@ impl LoneRun {
         outcome: Result<Payload, StepError>,
     ) -> Result<(), Stuck> {
         let retry = self.retries.get(&op).copied().unwrap_or_default();
-        let outcome = outcome.map_err(|error| for_good(error, step, retry));
-        self.tell(Delivery::StepEnded { op, outcome })
+        let outcome = outcome.map_err(|error| final_failure(error, step, retry));
+        self.deliver(Delivery::StepEnded { op, outcome })
     }
 
-    /// Sends a payload to a hook. One that no open hook can read is rejected, as by a worker.
+    /// Sends a payload to a hook. A payload that no open hook can decode is rejected, as by a worker.
     ///
     /// # Errors
     ///
     /// As [`end_step`](Self::end_step).
     pub fn receive(&mut self, hook: &str, payload: Payload, headers: Headers) -> Result<(), Stuck> {
         let (message, at) = (self.message(), self.now);
-        self.tell(Delivery::Hook(SentPayload { name: hook.into(), message, payload, headers, at }))
+        self.deliver(Delivery::Hook(SentPayload { name: hook.into(), message, payload, headers, at }))
     }
 
     /// Ends a child that was started.
@@ -135,30 +135,30 @@ impl LoneRun {
             Err(error) if error.is_cancelled() => Outcome::Cancelled(error.into_failure()),
             Err(error) => Outcome::Failed(error.into_failure()),
         };
-        self.tell(Delivery::ChildEnded { op, outcome })
+        self.deliver(Delivery::ChildEnded { op, outcome })
     }
 
-    /// Ends every sleep that is open early.
+    /// Ends all open timers early.
     ///
     /// # Errors
     ///
     /// As [`end_step`](Self::end_step).
     pub fn wake(&mut self) -> Result<(), Stuck> {
         let message = self.message();
-        self.tell(Delivery::Wake { message, op: None, at: self.now })
+        self.deliver(Delivery::Wake { message, op: None, at: self.now })
     }
 
-    /// Asks the run to stop.
+    /// Cancels the run.
     ///
     /// # Errors
     ///
     /// As [`end_step`](Self::end_step).
     pub fn cancel(&mut self, reason: &str) -> Result<(), Stuck> {
         let message = self.message();
-        self.tell(Delivery::Cancel { message: Some(message), reason: reason.into(), at: self.now })
+        self.deliver(Delivery::Cancel { message: Some(message), reason: reason.into(), at: self.now })
     }
 
-    /// Moves the time on, through everything that is due until then.
+    /// Advances the time, and delivers everything that is due until then.
     ///
     /// # Errors
     ///
@@ -178,8 +178,8 @@ impl LoneRun {
             self.answer()?;
         }
         Err(stuck(format!(
-            "at {MOMENTS_MAX} moments something was due, and the last was only {}; \
-             it sleeps in a loop, so let less time pass",
+            "timers were due at {MOMENTS_MAX} times, the last at {}; \
+             the workflow sleeps in a loop, so advance the time by less",
             self.now
         )))
     }
@@ -204,12 +204,12 @@ impl LoneRun {
         self.machine.ended()
     }
 
-    /// Whether the workflow has returned, and the run waits only for children that it does not outlive.
+    /// Whether the workflow has returned and the run only waits for children.
     pub fn is_lingering(&self) -> bool {
         self.machine.has_returned()
     }
 
-    /// What the workflow returned, if it has ended.
+    /// The result of the workflow, if the run has ended.
     pub fn output<O: DeserializeOwned>(&self) -> Option<Result<O, Error>> {
         let last = self.history.last().and_then(|turn| turn.events.last());
         Some(match last.and_then(Outcome::of_final)? {
@@ -223,7 +223,7 @@ impl LoneRun {
         MessageId::from_bits(self.messages)
     }
 
-    fn tell(&mut self, delivery: Delivery) -> Result<(), Stuck> {
+    fn deliver(&mut self, delivery: Delivery) -> Result<(), Stuck> {
         self.turn(Vec::new(), |machine, events| machine.deliver(delivery, events))?;
         self.answer()?;
         self.verify()
@@ -249,7 +249,7 @@ impl LoneRun {
         let seq = self.history.iter().map(|turn| turn.events.len() as u64).sum();
         let id = TurnId::from_bits(self.history.len() as u128);
         self.history.push(TurnRecord { id, seq, at: self.now, build: "rehearsal".into(), events });
-        // A child with a key that nobody awaits is told that it is there: no key is taken here.
+        // A detached child with a key is always new here, because no other run has the key.
         let outbox = self.machine.take_outbox(|| MessageId::from_bits(0));
         for child in outbox.into_iter().flat_map(|outbox| outbox.children) {
             let Some(parent) = child.start.parent else { continue };
@@ -265,7 +265,7 @@ impl LoneRun {
         Ok(())
     }
 
-    /// A replay of the whole history comes to the same.
+    /// Replays the whole history and compares the result with the live run.
     fn verify(&self) -> Result<(), Stuck> {
         let replayed = Machine::replay(RUN, self.history.clone(), &self.code, &self.codec);
         let replayed = replayed.map_err(without_runtime)?;
@@ -283,8 +283,8 @@ impl fmt::Debug for LoneRun {
     }
 }
 
-/// The failure of a step whose every attempt ended with this error.
-fn for_good(error: StepError, step: &str, retry: Retry) -> Failure {
+/// The failure of a step all of whose attempts ended with this error.
+fn final_failure(error: StepError, step: &str, retry: Retry) -> Failure {
     let (failure, _) = error.into_parts();
     let is_retried = retry.pause_after(1, &failure, 0.0).is_some();
     let attempts = if is_retried { retry.attempts_max() } else { 1 };
@@ -292,7 +292,7 @@ fn for_good(error: StepError, step: &str, retry: Retry) -> Failure {
     Failure { is_exhausted, ..failure.of_step(step, attempts) }
 }
 
-/// A panic of tokio about its missing runtime is a foreign await, and is reported as one.
+/// Reports a panic of tokio about its missing runtime as a foreign await.
 fn without_runtime(stuck: Stuck) -> Stuck {
     let is_it =
         stuck.reason == StuckReason::Panicked && NO_RUNTIME.iter().any(|text| stuck.message.contains(text));
@@ -300,8 +300,8 @@ fn without_runtime(stuck: Stuck) -> Stuck {
         return stuck;
     }
     let message = format!(
-        "the workflow, or a function that it calls, uses tokio itself, which finds no runtime in a \
-         rehearsal: it awaits something that is not an operation of its context; {USUAL_SUSPECTS}"
+        "the workflow, or a function that it calls, uses tokio directly, and a rehearsal has no tokio runtime: \
+         it awaits something that is not an operation of its context; {FOREIGN_AWAIT_REMEDY}"
     );
     Stuck { reason: StuckReason::ForeignAwait, message, ..stuck }
 }

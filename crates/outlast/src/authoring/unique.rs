@@ -1,4 +1,4 @@
-//! Keys of steps that are the same in every run: `#[step(unique = "…")]`.
+//! Step keys that are the same in every run: `#[step(unique = "…")]`.
 
 use std::fmt::Write;
 
@@ -7,16 +7,19 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::authoring::step::StepDefinition;
 use crate::error::StepError;
-use crate::step::StepDefinition;
 
-/// The key of a step for these values, for the macros. `values` is a tuple.
+/// The key of a step for these values, which are a tuple. Used by the macros.
 #[doc(hidden)]
 pub fn unique_key<D: StepDefinition>(values: &impl Serialize) -> Result<Option<String>, StepError> {
-    // The oldest name, so that a renamed step is still known to the other side.
+    // The oldest name, so that external systems still recognise the keys of a renamed step.
     let name = D::WAS.last().unwrap_or(&D::NAME);
     let values = serde_json::to_value(values).map_err(|error| {
-        StepError::fatal(format!("what the key of step `{}` is made of has no JSON: {error}", D::NAME))
+        StepError::fatal(format!(
+            "the values of the key of step `{}` cannot be serialized as JSON: {error}",
+            D::NAME
+        ))
     })?;
     Ok(Some(key(name, &values)))
 }
@@ -34,8 +37,8 @@ fn key(name: &str, values: &Value) -> String {
     short
 }
 
-/// JSON without spaces, the members of objects in the order of their names' bytes: whatever the order in
-/// which a type or a map lists them, the key is the same.
+/// Writes JSON without spaces, with the members of objects sorted by the bytes of their names, so that the key does not
+/// depend on the order of members in a type or map.
 fn write_canonical(value: &Value, text: &mut String) {
     match value {
         Value::Array(elements) => {

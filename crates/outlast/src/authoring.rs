@@ -1,0 +1,19 @@
+//! What users write: workflows, steps, and the operations that a workflow awaits.
+//!
+//! The order for reading: [`workflow`] and [`step`] define code and its handles, [`context`] and [`operation`] are
+//! what a workflow sees, [`attempt`] is what a step sees, and [`registry`] maps durable names to code.
+
+pub(crate) mod attempt;
+pub(crate) mod context;
+pub(crate) mod input;
+pub(crate) mod json;
+pub(crate) mod operation;
+mod parallel;
+pub(crate) mod reconcile;
+pub(crate) mod registry;
+pub(crate) mod retry;
+#[cfg(feature = "schema")]
+pub(crate) mod schema;
+pub(crate) mod step;
+pub(crate) mod unique;
+pub(crate) mod workflow;
