@@ -412,22 +412,20 @@ fn damaged_of(text: &str, first: u64, error: EventError) -> EventError {
     unreadable.unwrap_or(error)
 }
 
+/// The kind of a stored event, whatever its other fields are.
+#[derive(Deserialize)]
+struct EventKind {
+    kind: String,
+}
+
 fn kind_of(event: &str) -> String {
-    #[derive(Deserialize)]
-    struct Kind {
-        kind: String,
-    }
-    serde_json::from_str::<Kind>(event).map_or_else(|_| "unknown kind".into(), |event| event.kind)
+    serde_json::from_str::<EventKind>(event).map_or_else(|_| "unknown kind".into(), |event| event.kind)
 }
 
 /// Why a text cannot be read. An unknown kind is reported first, because it may use a field with another type.
 fn why(text: &str, error: &serde_json::Error) -> EventError {
-    #[derive(Deserialize)]
-    struct Kind {
-        kind: String,
-    }
-    let kinds: Vec<Kind> = serde_json::from_str(text).unwrap_or_default();
-    let bare = |Kind { kind }| read(Fields { kind: Cow::Owned(kind), ..Fields::default() });
+    let kinds: Vec<EventKind> = serde_json::from_str(text).unwrap_or_default();
+    let bare = |EventKind { kind }| read(Fields { kind: Cow::Owned(kind), ..Fields::default() });
     let unknown = |error: &EventError| matches!(error, EventError::UnknownKind(_));
     let damaged = || EventError::Damaged(error.to_string());
     kinds.into_iter().filter_map(|kind| bare(kind).err()).find(unknown).unwrap_or_else(damaged)
