@@ -48,7 +48,7 @@ impl RowResults {
             verdict: match (is_right, target.is_met_by(ratio)) {
                 (false, _) => "WRONG",
                 (true, false) => "MISS",
-                (true, true) if target == Target::NoTarget => "",
+                (true, true) if target == Target::Unlimited => "",
                 (true, true) => "ok",
             },
         }

@@ -128,7 +128,7 @@ pub(crate) enum Target {
     /// This or less.
     AtMost(f64),
     /// None: the figure is only reported.
-    NoTarget,
+    Unlimited,
 }
 
 impl Target {
@@ -146,7 +146,7 @@ impl Target {
     pub(crate) fn limit(self) -> Option<f64> {
         match self {
             Self::AtLeast(limit) | Self::AtMost(limit) => Some(limit),
-            Self::NoTarget => None,
+            Self::Unlimited => None,
         }
     }
 
@@ -155,7 +155,7 @@ impl Target {
         match self {
             Self::AtLeast(limit) => ratio >= limit,
             Self::AtMost(limit) => ratio <= limit,
-            Self::NoTarget => true,
+            Self::Unlimited => true,
         }
     }
 }
@@ -165,7 +165,7 @@ impl fmt::Display for Target {
         match self {
             Self::AtLeast(limit) => write!(f, ">= {}", crate::report::number(*limit)),
             Self::AtMost(limit) => write!(f, "<= {}", crate::report::number(*limit)),
-            Self::NoTarget => Ok(()),
+            Self::Unlimited => Ok(()),
         }
     }
 }

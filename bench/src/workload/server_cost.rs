@@ -39,7 +39,7 @@ pub(super) const WORKLOAD: Workload = Workload {
 };
 
 const fn row_without_target(id: &'static str, what: &'static str, unit: &'static str) -> Row {
-    Row { id, what, unit, target: Target::NoTarget.everywhere() }
+    Row { id, what, unit, target: Target::Unlimited.everywhere() }
 }
 
 /// The hidden subcommand that works.
