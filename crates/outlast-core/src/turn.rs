@@ -66,7 +66,7 @@ impl Outbox {
 /// A child to start.
 ///
 /// It is started like any run. When its start is refused, or its key names another run, the parent receives
-/// [`Refused`](crate::MessageBody::Refused) for the operation. If `wants_answer` is set, the parent receives
+/// [`Refused`](crate::MessageBody::Refused) for the operation. If `notify_parent` is set, the parent receives
 /// [`ChildStarted`](crate::MessageBody::ChildStarted) when the child is started, or when its key names a run of the
 /// same workflow and input.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,7 +74,7 @@ pub struct NewChild {
     /// The start; its parent is set.
     pub start: Start,
     /// Whether the parent waits for the id of the run.
-    pub wants_answer: bool,
+    pub notify_parent: bool,
 }
 
 /// What a turn was computed from.

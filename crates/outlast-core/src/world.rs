@@ -232,7 +232,7 @@ pub struct Description {
     pub hints: String,
     /// The number of concurrent commits of one session. A world that writes sequentially returns 1, so that its
     /// batches are larger.
-    pub lanes: usize,
+    pub commit_concurrency: usize,
     /// When it applies the outbox of a turn.
     pub effects: Effects,
 }

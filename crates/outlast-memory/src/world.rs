@@ -213,7 +213,7 @@ impl World for MemoryWorld {
             place: "this process".into(),
             durability: "none: all runs are lost when this process ends".into(),
             hints: "there are no other processes".into(),
-            lanes: 1,
+            commit_concurrency: 1,
             effects: if self.state.lock().outboxes.are_deferred {
                 outlast_core::Effects::Deferred
             } else {

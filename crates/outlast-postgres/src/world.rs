@@ -448,7 +448,7 @@ impl World for PostgresWorld {
                  the loss of power"
                     .into(),
             hints: hints.into(),
-            lanes: COMMIT_CONCURRENCY,
+            commit_concurrency: COMMIT_CONCURRENCY,
             effects: Effects::Inline,
         }
     }

@@ -123,7 +123,7 @@ fn turn_with_keyed_children(number: u128, from: &outlast_core::Claimed, keys: &[
         let op = OpNumber(nth as u64 + 1);
         let parent = Some(Parent { run: from.run, op, root: from.run, awaits: true });
         let start = Start { parent, ..keyed_start(number * 100 + nth as u128, key) };
-        NewChild { start, wants_answer: true }
+        NewChild { start, notify_parent: true }
     });
     let outbox = Outbox { children: children.collect(), ..Outbox::default() };
     let turn = one_event_turn(from.run, from.turn, from.seq, 1_000 + number, Then::Hold);
@@ -219,7 +219,7 @@ async fn a_claim_and_an_exclusive_turn_do_not_deadlock() {
 fn turn_with_child(from: &outlast_core::Claimed, child: u128, then: Then) -> Turn {
     let parent = Some(Parent { run: from.run, op: OpNumber(1), root: from.run, awaits: true });
     let start = Start { parent, ..new_start(run(child)) };
-    let children = vec![NewChild { start, wants_answer: false }];
+    let children = vec![NewChild { start, notify_parent: false }];
     let outbox = Some(Box::new(Outbox { children, ..Outbox::default() }));
     Turn { outbox, ..one_event_turn(from.run, from.turn, from.seq, 1_000 + from.run.bits(), then) }
 }

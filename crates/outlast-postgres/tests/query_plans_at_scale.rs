@@ -156,7 +156,7 @@ impl Workload {
     fn outbox(&self, parent: RunId) -> Outbox {
         let parent = Some(Parent { run: parent, op: OpNumber(1), root: parent, awaits: true });
         let start = Start { parent, ..self.keyed(50) };
-        let children = vec![NewChild { start, wants_answer: true }];
+        let children = vec![NewChild { start, notify_parent: true }];
         let waiting_run = self.large.id(self.large.ended + 5 + 10 * self.number as u32);
         Outbox { children, messages: vec![self.message(60, waiting_run)], tags: tags("1") }
     }

@@ -360,7 +360,7 @@ impl World for SqliteWorld {
             place: self.path.display().to_string(),
             durability: durability.into(),
             hints: self.change_watcher.description().into(),
-            lanes: 1,
+            commit_concurrency: 1,
             effects: Effects::Inline,
         }
     }

@@ -87,7 +87,7 @@ fn a_turn_that_sqlite_refuses_has_no_effect_on_other_runs() {
 
     let parent = Parent { run: first.run, op: OpNumber(0), root: first.run, awaits: true };
     let start = Start { parent: Some(parent), ..new_start(RunId::from_bits(2)) };
-    let children = vec![NewChild { start, wants_answer: true }];
+    let children = vec![NewChild { start, notify_parent: true }];
     let tags = [("a".to_owned(), "b".to_owned())].into();
     let outbox = Some(Box::new(Outbox { children, tags, ..Outbox::default() }));
     let refused = block_on(world.commit(SESSION, &[Turn { outbox, ..next_turn(&first, 11) }])).unwrap();

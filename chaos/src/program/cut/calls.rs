@@ -241,7 +241,7 @@ impl CallCase {
                 let mut start = self.start(self.child());
                 start.parent = Some(Parent { run, op: OpNumber(0), root: run, awaits: true });
                 turn.outbox = Some(Box::new(Outbox {
-                    children: vec![NewChild { start, wants_answer: true }],
+                    children: vec![NewChild { start, notify_parent: true }],
                     messages: vec![self.new_message(self.other_run())],
                     tags: BTreeMap::from([("seen".to_owned(), "yes".to_owned())]),
                 }));

@@ -159,12 +159,12 @@ pub(super) struct TurnShape {
 pub(super) enum ChildRequest {
     New {
         start: NewStart,
-        wants_answer: bool,
+        notify_parent: bool,
     },
     /// A start that was made before.
     Again {
         start: usize,
-        wants_answer: bool,
+        notify_parent: bool,
     },
     /// A start that every world refuses.
     Refused,
@@ -342,11 +342,11 @@ impl TurnShape {
 
 impl ChildRequest {
     fn random(rng: &mut Rng) -> Self {
-        let wants_answer = rng.bool();
+        let notify_parent = rng.bool();
         match rng.u8(0..8) {
-            0 => Self::Again { start: any_index(rng), wants_answer },
+            0 => Self::Again { start: any_index(rng), notify_parent },
             1 => Self::Refused,
-            _ => Self::New { start: NewStart::random(rng), wants_answer },
+            _ => Self::New { start: NewStart::random(rng), notify_parent },
         }
     }
 }

@@ -98,11 +98,11 @@ impl Model {
     }
 
     fn start_child(&mut self, child: NewChild, now: Timestamp) -> Option<MessageBody> {
-        let NewChild { start, wants_answer } = child;
+        let NewChild { start, notify_parent } = child;
         let op = start.parent?.op;
         match self.start(start.clone(), now) {
             Err(error) => Some(MessageBody::Refused { op, failure: child_refused(&start, &error) }),
-            Ok(Started { run, .. }) if wants_answer => Some(MessageBody::ChildStarted { op, run }),
+            Ok(Started { run, .. }) if notify_parent => Some(MessageBody::ChildStarted { op, run }),
             Ok(Started { is_new: true, .. }) => None,
             Ok(Started { run, .. }) => Some(MessageBody::Refused { op, failure: child_exists(&start, run) }),
         }

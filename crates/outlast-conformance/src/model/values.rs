@@ -213,12 +213,12 @@ fn with_outbox(case: &Case, model: &Model, past: &mut PastCalls, mut turn: Turn,
 }
 
 fn new_child(case: &Case, past: &PastCalls, parent: Parent, child: ChildRequest) -> Option<NewChild> {
-    let (start, wants_answer) = match child {
-        ChildRequest::New { start: new, wants_answer } => (start(case, new), wants_answer),
-        ChildRequest::Again { start, wants_answer } => (pick(&past.starts, start)?.clone(), wants_answer),
+    let (start, notify_parent) = match child {
+        ChildRequest::New { start: new, notify_parent } => (start(case, new), notify_parent),
+        ChildRequest::Again { start, notify_parent } => (pick(&past.starts, start)?.clone(), notify_parent),
         ChildRequest::Refused => (case.new_start(&"n".repeat(NAME_BYTES_MAX + 1)), false),
     };
-    Some(NewChild { start: Start { parent: Some(parent), ..start }, wants_answer })
+    Some(NewChild { start: Start { parent: Some(parent), ..start }, notify_parent })
 }
 
 pub(super) fn query(model: &Model, query: ListQuery) -> RunQuery {

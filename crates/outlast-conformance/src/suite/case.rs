@@ -120,7 +120,7 @@ impl Case {
     pub fn new_child(&self, parent: RunId, op: u64, workflow: &str) -> NewChild {
         let parent = Parent { run: parent, op: OpNumber(op), root: parent, awaits: true };
         let start = Start { parent: Some(parent), ..self.new_start(workflow) };
-        NewChild { start, wants_answer: false }
+        NewChild { start, notify_parent: false }
     }
 
     /// The time this many seconds from now.

@@ -77,7 +77,7 @@ pub async fn what_a_turn_does_beyond_its_run_is_a_change(case: Case) {
     other.claim_one().await;
     let second = case.turn_after(&first).steps(1).sending(case.new_cancel(waiting));
     learns_of(&case, &other, async || worker.commit_done(second.clone()).await).await;
-    let child = outlast_core::NewChild { wants_answer: true, ..case.new_child(claimed.run, 1, "none") };
+    let child = outlast_core::NewChild { notify_parent: true, ..case.new_child(claimed.run, 1, "none") };
     let third = case.turn_after(&second).steps(1).child(child);
     learns_of(&case, &worker, async || worker.commit_done(third).await).await;
 }

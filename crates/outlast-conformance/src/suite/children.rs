@@ -19,7 +19,7 @@ fn started(child: &NewChild, run: RunId) -> MessageBody {
 
 /// A child that tells its parent which run it is.
 fn asking(child: NewChild) -> NewChild {
-    NewChild { wants_answer: true, ..child }
+    NewChild { notify_parent: true, ..child }
 }
 
 /// A child with a key.
@@ -333,7 +333,7 @@ pub async fn one_key_in_two_turns_of_a_call_gives_one_child(case: Case) {
     let worker = case.join("wf").await;
     let parents = [case.held(&worker).await, case.held(&worker).await, case.held(&worker).await];
     let mut children = parents.each_ref().map(|parent| asking(keyed(&case, parent.run, "child", "k")));
-    children[2].wants_answer = false;
+    children[2].notify_parent = false;
     let turns: Vec<_> = parents
         .iter()
         .zip(&children)

@@ -47,7 +47,7 @@ impl Outboxes {
         let rows = &mut self.children.rows;
         rows.number("turn_nth", turn_nth);
         rows.word("answer", answer);
-        rows.flag("asks", child.wants_answer);
+        rows.flag("asks", child.notify_parent);
         if let Some(refused) = refused {
             rows.plain_text("refused", &json_text(&refused)?);
         }

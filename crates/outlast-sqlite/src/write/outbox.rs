@@ -22,7 +22,7 @@ struct EncodedChild {
     /// Its index among the children of the turn.
     index: usize,
     encoded: EncodedStart,
-    wants_answer: bool,
+    notify_parent: bool,
 }
 
 impl EncodedOutbox {
@@ -30,7 +30,7 @@ impl EncodedOutbox {
         let children = outbox.children.iter().enumerate().map(|(index, child)| EncodedChild {
             index,
             encoded: EncodedStart::encode(child.start.clone()),
-            wants_answer: child.wants_answer,
+            notify_parent: child.notify_parent,
         });
         let messages = outbox.messages.iter().map(|message| EncodedMessage::encode(message.clone()));
         Ok(Self {
@@ -67,7 +67,7 @@ fn start_child(tx: &mut Tx<'_>, child: &EncodedChild) -> Result<Option<MessageBo
     let new = &child.encoded.start;
     let Some(op) = new.parent.map(|parent| parent.op) else { return Ok(None) };
     Ok(match start(tx, &child.encoded) {
-        Ok(Started { run, .. }) if child.wants_answer => Some(MessageBody::ChildStarted { op, run }),
+        Ok(Started { run, .. }) if child.notify_parent => Some(MessageBody::ChildStarted { op, run }),
         Ok(Started { is_new: true, .. }) => None,
         Ok(Started { run, .. }) => Some(MessageBody::Refused { op, failure: child_exists(new, run) }),
         Err(Refusal::World(error)) => Some(MessageBody::Refused { op, failure: child_refused(new, &error) }),

@@ -82,7 +82,7 @@ impl StepOptions {
 }
 
 impl Registered {
-    pub(crate) fn manner(&self, step: &str) -> Option<&StepOptions> {
+    pub(crate) fn step_options_of(&self, step: &str) -> Option<&StepOptions> {
         self.step_options.get(step)
     }
 
@@ -138,12 +138,12 @@ impl ReplayCode for Registered {
     }
 
     fn can_read_input(&self, step: &str) -> Option<CanRead> {
-        self.manner(step).map(|options| options.can_read)
+        self.step_options_of(step).map(|options| options.can_read)
     }
 
     /// A step with a `reconcile` function may be attempted again: the next attempt first checks for the effect.
     fn is_at_most_once(&self, step: &str, policy: &Policy) -> bool {
-        match self.manner(step) {
+        match self.step_options_of(step) {
             Some(options) => {
                 !options.reconciles && (policy.is_at_most_once || options.policy.is_at_most_once)
             }

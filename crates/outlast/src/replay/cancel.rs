@@ -142,7 +142,7 @@ impl Machine {
 
     /// The steps that a lost worker was attempting when the run was cancelled, each with its failure. They are not
     /// attempted again, because no attempt begins after a cancel.
-    pub(crate) fn lost_by_cancel(&self) -> Vec<(OpNumber, Failure)> {
+    pub(crate) fn lost_when_cancelled(&self) -> Vec<(OpNumber, Failure)> {
         let table = self.state.table.lock();
         let Some(refusals) = &table.refusals else { return Vec::new() };
         // Includes steps that are paused according to the replay, because the end of a pause is not recorded.
@@ -159,7 +159,7 @@ impl Machine {
     }
 
     /// Sets which steps a lost worker may have attempted and this worker has not attempted since.
-    pub(crate) fn set_doubtful(&mut self, ops: &BTreeSet<OpNumber>) {
+    pub(crate) fn set_maybe_attempted(&mut self, ops: &BTreeSet<OpNumber>) {
         self.state.table.lock().maybe_attempted.clone_from(ops);
     }
 

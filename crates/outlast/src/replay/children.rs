@@ -83,7 +83,7 @@ impl PendingChild {
     pub(super) fn start(self, run: RunId, root: RunId, headers: &Headers) -> NewChild {
         let Self { started: child, key, awaits, policy } = self;
         // A detached child with a key may be a run that exists already: the parent must learn its id.
-        let wants_answer = !awaits && key.is_some();
+        let notify_parent = !awaits && key.is_some();
         let start = Start {
             run: child.run,
             turn: TurnId::from_bits(child.run.bits()),
@@ -101,7 +101,7 @@ impl PendingChild {
             deadline: None,
             policy,
         };
-        NewChild { start, wants_answer }
+        NewChild { start, notify_parent }
     }
 }
 
@@ -261,7 +261,7 @@ impl OperationTable {
 
     /// Sets tags of a run with rules 2, where tags have neither number nor event. A replay sets them again without
     /// comparing them. The row has them already, unless the code of another build wrote it (see
-    /// [`Machine::write_tags_again`](super::Machine::write_tags_again)).
+    /// [`Machine::rewrite_tags`](super::Machine::rewrite_tags)).
     pub(super) fn set_tags_without_event(&mut self, tags: Tags) {
         self.tags_set_count += 1;
         self.tags.extend(tags.clone());

@@ -65,7 +65,7 @@ pub(crate) struct StepToAttempt {
     /// Rules 1: whether the run was cancelled before this attempt.
     pub(crate) is_cancelled: bool,
     /// Rules 1: whether the attempt begins even if the run is cancelled before it does.
-    pub(crate) begins_when_told: bool,
+    pub(crate) begins_after_cancel: bool,
     /// The code of a step that is written in place.
     pub(crate) call: Option<StepCall>,
 }
@@ -348,7 +348,7 @@ impl Machine {
     }
 
     /// The number of operations that the run has requested.
-    pub(crate) fn ops_asked(&self) -> u64 {
+    pub(crate) fn requested_ops(&self) -> u64 {
         self.state.table.lock().next_op
     }
 
@@ -389,7 +389,7 @@ impl Machine {
     }
 
     /// The run and operation that requested this run, when it is a queued step.
-    pub(crate) fn asker(&self) -> Option<(RunId, OpNumber)> {
+    pub(crate) fn requested_by(&self) -> Option<(RunId, OpNumber)> {
         self.state.requested_by()
     }
 
@@ -399,14 +399,14 @@ impl Machine {
     }
 
     /// Takes the pending outbox of another machine of the same run: a replayed machine has none.
-    pub(crate) fn take_wishes_of(&mut self, other: &mut Self) {
+    pub(crate) fn take_pending_outbox_of(&mut self, other: &mut Self) {
         let pending_outbox = other.state.table.lock().pending_outbox.take();
         self.state.table.lock().pending_outbox = pending_outbox;
     }
 
     /// Makes the next commit write the tags that a replay has set. The code of an earlier build may have written
     /// different tags to the row.
-    pub(crate) fn write_tags_again(&mut self) {
+    pub(crate) fn rewrite_tags(&mut self) {
         let mut table = self.state.table.lock();
         let tags = std::mem::take(&mut table.replayed_tags);
         if !tags.is_empty() {

@@ -592,7 +592,7 @@ impl OperationTable {
             details: step.details.clone(),
             // From rules 2 on only shielded steps are attempted after a cancel.
             is_cancelled: self.rules < 2 && self.cancelled_at.is_some_and(|before| op.0 < before),
-            begins_when_told: self.rules < 2,
+            begins_after_cancel: self.rules < 2,
             call: step.new.call.clone(),
         })
     }

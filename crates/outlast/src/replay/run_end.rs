@@ -132,7 +132,7 @@ impl Machine {
     }
 
     /// Ends a run whose history exceeds the limit even after it was cancelled for that reason.
-    pub(crate) fn outgrow(&mut self, requested: &mut Vec<Event>) {
+    pub(crate) fn fail_at_history_limit(&mut self, requested: &mut Vec<Event>) {
         if self.result.is_some() {
             // The workflow has returned; the run only waits for children.
             return;

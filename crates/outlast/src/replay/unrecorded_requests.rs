@@ -43,7 +43,7 @@ impl Machine {
     }
 
     /// Appends the requests that are not in the history.
-    pub(crate) fn record_rest(&mut self, events: &mut Vec<Event>) -> Result<(), Stuck> {
+    pub(crate) fn record_unrecorded_requests(&mut self, events: &mut Vec<Event>) -> Result<(), Stuck> {
         let Some(unrecorded) = self.unrecorded.take() else { return Ok(()) };
         let UnrecordedRequests { events: rest, startable, .. } = *unrecorded;
         events.extend(rest);

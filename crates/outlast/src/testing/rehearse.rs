@@ -256,7 +256,7 @@ impl LoneRun {
             if step_of_workflow(&child.start.workflow).is_some() {
                 let policy = child.start.policy.unwrap_or_default();
                 self.retries.insert(parent.op, policy.retry());
-            } else if child.wants_answer {
+            } else if child.notify_parent {
                 self.answers.push((parent.op, child.start.run));
             }
         }

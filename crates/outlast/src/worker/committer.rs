@@ -78,7 +78,7 @@ impl Committer {
         runtime: Handle,
         settings: &Settings,
     ) -> Self {
-        let commit_concurrency = world.describe().lanes;
+        let commit_concurrency = world.describe().commit_concurrency;
         let (meter, outage) = (settings.meter.clone(), settings.outage.clone());
         Self { world, session, runtime, meter, outage, commit_concurrency, queue: Mutex::default() }
     }

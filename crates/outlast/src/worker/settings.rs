@@ -66,7 +66,7 @@ impl Settings {
         }
         let call = self.code.step(&step.name)?.clone();
         let (mut limits, mut step_index) = (Vec::new(), 0);
-        if let Some(options) = self.code.manner(&step.name) {
+        if let Some(options) = self.code.step_options_of(&step.name) {
             step_index = options.place;
             limits.extend(options.limit.clone());
             limits.extend(options.policy.is_blocking.then(|| self.blocking_permits.clone()));

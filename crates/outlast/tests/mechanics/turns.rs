@@ -160,10 +160,10 @@ async fn counted(ctx: Context, group: u64) -> Result<(), Error> {
 
 async fn while_one_commit_is_under_way_the_next_batch_gathers(engine: TestEngine) {
     let group = fastrand::u64(..);
-    let lanes = engine.world.describe().lanes;
+    let commit_concurrency = engine.world.describe().commit_concurrency;
     let _worker = engine.caching_builder().register(counted).start().await.unwrap();
     engine.settle().await;
-    let gates: Vec<_> = (0..lanes).map(|_| engine.faults.hold(Call::Commit)).collect();
+    let gates: Vec<_> = (0..commit_concurrency).map(|_| engine.faults.hold(Call::Commit)).collect();
     let starts = (0..5).map(|_| async { engine.client.start(counted, group).await.unwrap() });
     let gathered = async {
         while traces(RunId::from_bits(group.into()), "began") < 5 {
@@ -178,9 +178,9 @@ async fn while_one_commit_is_under_way_the_next_batch_gathers(engine: TestEngine
     for run in runs {
         run.output().await.unwrap();
     }
-    let mut sizes = vec![1; lanes];
-    sizes.push(5 - lanes);
-    assert_eq!(engine.faults.sizes(Call::Commit)[..=lanes], sizes);
+    let mut sizes = vec![1; commit_concurrency];
+    sizes.push(5 - commit_concurrency);
+    assert_eq!(engine.faults.sizes(Call::Commit)[..=commit_concurrency], sizes);
 }
 
 /// Starts runs whose first commit is delayed and whose other commits are batched.
@@ -217,25 +217,26 @@ fn a_runtime_that_ends_during_a_commit_ends_quietly() {
 async fn an_invalid_turn_does_not_affect_others_of_its_batch(engine: TestEngine) {
     // One of two starts in a batch has a key that another process took meanwhile.
     let group = fastrand::u64(..);
-    let lanes = engine.world.describe().lanes;
+    let commit_concurrency = engine.world.describe().commit_concurrency;
     let _worker = engine.caching_builder().register(counted).start().await.unwrap();
     engine.settle().await;
-    let gates: Vec<_> = (0..lanes).map(|_| engine.faults.hold(Call::Commit)).collect();
-    let first = (0..lanes).map(|lane| engine.client.start(counted, group).key(format!("first-{lane}")));
+    let gates: Vec<_> = (0..commit_concurrency).map(|_| engine.faults.hold(Call::Commit)).collect();
+    let first =
+        (0..commit_concurrency).map(|lane| engine.client.start(counted, group).key(format!("first-{lane}")));
     let first = join_all(first.map(IntoFuture::into_future));
     let bad = engine.client.start(counted, group).key("same");
     let good = engine.client.start(counted, group).key("other");
     let gathered = async {
-        while traces(RunId::from_bits(group.into()), "began") < lanes as u32 + 2 {
+        while traces(RunId::from_bits(group.into()), "began") < commit_concurrency as u32 + 2 {
             tokio::task::yield_now().await;
         }
         engine.world.start(vec![taken("same")]).await.unwrap();
         gates.iter().for_each(Gate::open);
     };
     let (first, bad, good, ()) = join!(first, bad.into_future(), good.into_future(), gathered);
-    let mut sizes = vec![1; lanes];
+    let mut sizes = vec![1; commit_concurrency];
     sizes.push(2);
-    assert_eq!(engine.faults.sizes(Call::Commit)[..=lanes], sizes);
+    assert_eq!(engine.faults.sizes(Call::Commit)[..=commit_concurrency], sizes);
     assert_eq!(bad.unwrap_err().kind(), ErrorKind::Conflict);
     for run in first {
         run.unwrap().output().await.unwrap();

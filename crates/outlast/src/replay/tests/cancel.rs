@@ -241,7 +241,7 @@ fn a_step_that_a_lost_worker_may_have_attempted_says_so() {
     let mut turns = history::parse("0 step_started work");
     turns[0].events.insert(0, case.started());
     let mut machine = case.replay(turns.clone()).unwrap();
-    machine.set_doubtful(&machine.maybe_attempted(START));
+    machine.set_maybe_attempted(&machine.maybe_attempted(START));
     let mut events = Vec::new();
     let cancel = Delivery::Cancel { message: None, reason: "stop".into(), at: START };
     machine.deliver(cancel, &mut events).unwrap();
@@ -260,12 +260,12 @@ fn an_outcome_that_is_known_when_the_cancel_is_delivered_is_heard() {
     turns[0].events.insert(0, case.started());
     let mut machine = case.replay(turns.clone()).unwrap();
     // A worker that is gone has left the outcome in the inbox, behind the cancel.
-    machine.set_doubtful(&machine.maybe_attempted(START));
+    machine.set_maybe_attempted(&machine.maybe_attempted(START));
     machine.expect_outcomes(&[OpNumber(0)].into());
     let mut events = Vec::new();
     let cancel = Delivery::Cancel { message: None, reason: "stop".into(), at: START };
     machine.deliver(cancel, &mut events).unwrap();
-    assert!(machine.lost_by_cancel().is_empty());
+    assert!(machine.lost_when_cancelled().is_empty());
     let outcome = Err(Failure::new(FailureKind::Error, "no luck"));
     machine.deliver(Delivery::StepEnded { op: OpNumber(0), outcome }, &mut events).unwrap();
     let kinds: Vec<_> = events.iter().map(Event::kind).collect();
@@ -285,7 +285,7 @@ fn a_step_that_was_attempted_by_a_lost_worker_when_the_cancel_came_is_not_attemp
         let mut turns = history::parse(text);
         turns[0].events.insert(0, case.started());
         let machine = case.replay(turns).unwrap();
-        let lost = machine.lost_by_cancel();
+        let lost = machine.lost_when_cancelled();
         let [(OpNumber(0), failure)] = &lost[..] else { panic!("{lost:?}") };
         assert_eq!((failure.kind, failure.step.as_deref()), (FailureKind::MaybeAttempted, Some("work")));
         assert_eq!(failure.attempts, attempts);

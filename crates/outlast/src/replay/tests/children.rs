@@ -452,7 +452,7 @@ fn tags_of_a_replay_are_written_with_the_next_turn_when_other_code_wrote_the_row
     turns[0].events.insert(0, case.started());
     let mut machine = case.replay(turns).unwrap();
     assert!(machine.take_outbox(|| outlast_core::MessageId::from_bits(0)).is_none());
-    machine.write_tags_again();
+    machine.rewrite_tags();
     let beyond = machine.take_outbox(|| outlast_core::MessageId::from_bits(0));
     expect![[r#"
         tag phase = second

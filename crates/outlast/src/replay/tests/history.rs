@@ -191,10 +191,10 @@ fn child_started(op: OpNumber, rest: &str, now: Timestamp) -> Event {
 pub(super) fn outbox_text(outbox: Option<&Outbox>) -> String {
     let Some(Outbox { children, messages, tags }) = outbox else { return String::new() };
     let mut text = String::new();
-    for NewChild { start, wants_answer } in children {
+    for NewChild { start, notify_parent } in children {
         let parent = start.parent.unwrap();
         assert_eq!((parent.run, parent.root), (RUN, RUN));
-        let answer = if *wants_answer { ", wants an answer" } else { "" };
+        let answer = if *notify_parent { ", wants an answer" } else { "" };
         let awaits = if parent.awaits { "" } else { ", not awaited" };
         text += &format!("starts {} {} {:?}{awaits}{answer}\n", parent.op, start.workflow, start.input);
     }

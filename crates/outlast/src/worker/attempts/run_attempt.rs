@@ -30,8 +30,8 @@ pub(super) async fn run_attempt(
     rules: u32,
 ) -> Option<AttemptEnd> {
     let PreparedStep { step, call, limits, .. } = prepared;
-    let StepToAttempt { op, name, input, policy, attempt, begins_when_told, .. } = step;
-    let permitted = acquire_permits(limits, &info, begins_when_told).await;
+    let StepToAttempt { op, name, input, policy, attempt, begins_after_cancel, .. } = step;
+    let permitted = acquire_permits(limits, &info, begins_after_cancel).await;
     if !info.begin() {
         return None;
     }
@@ -59,7 +59,7 @@ pub(super) async fn run_attempt(
 async fn acquire_permits(
     limits: Vec<Arc<Semaphore>>,
     info: &AttemptInfo,
-    begins_when_told: bool,
+    begins_after_cancel: bool,
 ) -> Result<(), StepError> {
     let cancelled = || {
         let message = "cancelled before the attempt began";
@@ -76,7 +76,7 @@ async fn acquire_permits(
     let is_cancelled = match info.stop_reason() {
         None => false,
         Some(StopReason::Dropped) => true,
-        Some(_) => !begins_when_told,
+        Some(_) => !begins_after_cancel,
     };
     if is_cancelled { Err(cancelled()) } else { Ok(()) }
 }

@@ -145,7 +145,7 @@ impl<'a> LiveRun<'a> {
         }
         facts.extend(self.unknown_outcomes(&facts));
         self.machine.expect_outcomes(&Fact::outcomes_of(&facts));
-        facts.extend(self.lost_by_cancel());
+        facts.extend(self.lost_when_cancelled());
         if is_inbox_complete {
             self.add_due_timers(&mut facts);
         }
@@ -232,7 +232,7 @@ impl<'a> LiveRun<'a> {
             rules: self.machine.rules(),
             outcomes: &self.task.mailbox.outcomes,
         };
-        self.attempts.start(self.task.run, self.machine.asker(), prepared.collect(), &environment);
+        self.attempts.start(self.task.run, self.machine.requested_by(), prepared.collect(), &environment);
         Ok(())
     }
 

@@ -37,13 +37,13 @@ impl LiveRun<'_> {
                 self.maybe_attempted.insert(op);
             }
         }
-        self.machine.set_doubtful(&self.maybe_attempted);
+        self.machine.set_maybe_attempted(&self.maybe_attempted);
     }
 
     /// The failures of steps that a lost worker attempted when the run was cancelled. They are not attempted again.
-    pub(super) fn lost_by_cancel(&self) -> Vec<Fact> {
+    pub(super) fn lost_when_cancelled(&self) -> Vec<Fact> {
         let at = self.position.at;
-        let lost = self.machine.lost_by_cancel().into_iter();
+        let lost = self.machine.lost_when_cancelled().into_iter();
         let ended = |(op, failure)| Delivery::StepEnded { op, outcome: Err(failure) };
         lost.map(|lost| Fact { at, kind: FactKind::RecoveredOutcome(Box::new(ended(lost))) }).collect()
     }

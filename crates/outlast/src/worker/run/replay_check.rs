@@ -39,7 +39,7 @@ impl LiveRun<'_> {
                 format!("run {} differs after a replay.\nlive:\n{live}\nreplayed:\n{replay}", self.task.run);
             return Err(Exit::Stuck(Stuck { reason: StuckReason::Diverged, message, build: String::new() }));
         }
-        replayed.take_wishes_of(&mut self.machine);
+        replayed.take_pending_outbox_of(&mut self.machine);
         self.machine = replayed;
         Ok(())
     }

@@ -345,7 +345,7 @@ pub(super) fn machine_from(
         let is_other_build = last.is_some_and(|turn| turn.build != settings.build);
         let mut machine = Machine::replay(run, history, code, codec).map_err(Exit::Stuck)?;
         if is_other_build {
-            machine.write_tags_again();
+            machine.rewrite_tags();
         }
         return Ok(machine);
     }

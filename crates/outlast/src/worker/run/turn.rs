@@ -119,7 +119,7 @@ impl LiveRun<'_> {
             turn.events.iter().filter(|event| attempt_of(event).is_some()).cloned().collect();
         let at = turn.at;
         let dropped = dropped_steps(&turn.events);
-        let log = TurnLog::of(&turn, self.machine.asker(), failed);
+        let log = TurnLog::of(&turn, self.machine.requested_by(), failed);
         let commit = self.task.session.committer.commit(turn);
         match self.await_commit(commit).await {
             Ok(_) => {}
@@ -155,9 +155,9 @@ impl LiveRun<'_> {
         self.publish_outcomes(&facts);
         let mut facts = facts.into_iter();
         let at = self.task.session.clock.now().max(self.position.at);
-        let mut draft = Draft::new(at, self.position.consumed, self.machine.ops_asked());
+        let mut draft = Draft::new(at, self.position.consumed, self.machine.requested_ops());
         self.machine.set_time(at);
-        self.machine.set_doubtful(&self.maybe_attempted);
+        self.machine.set_maybe_attempted(&self.maybe_attempted);
         match self.compute(&mut draft, &mut facts, is_fresh) {
             Ok(()) => Ok(draft),
             Err(stuck) => {
@@ -177,7 +177,7 @@ impl LiveRun<'_> {
         if is_fresh {
             self.machine.begin(&mut draft.events)?;
         }
-        self.machine.record_rest(&mut draft.events)?;
+        self.machine.record_unrecorded_requests(&mut draft.events)?;
         for fact in facts {
             self.deliver(draft, fact)?;
         }
@@ -247,7 +247,7 @@ impl LiveRun<'_> {
             return self.machine.deliver(cancel, &mut draft.events);
         }
         if events >= HISTORY_EVENTS_MAX + HISTORY_ROOM_EVENTS {
-            self.machine.outgrow(&mut draft.events);
+            self.machine.fail_at_history_limit(&mut draft.events);
         }
         Ok(())
     }

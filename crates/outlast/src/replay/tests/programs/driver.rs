@@ -164,10 +164,10 @@ impl Driver {
         self.attempts.extend(&started);
         let settled_messages = self.machine.settled_messages();
         let outbox = self.machine.take_outbox(no_id);
-        for NewChild { start, wants_answer } in outbox.iter().flat_map(|outbox| &outbox.children) {
+        for NewChild { start, notify_parent } in outbox.iter().flat_map(|outbox| &outbox.children) {
             let parent = start.parent.unwrap();
-            if parent.awaits || *wants_answer {
-                self.children.push((parent.op, *wants_answer));
+            if parent.awaits || *notify_parent {
+                self.children.push((parent.op, *notify_parent));
             }
         }
         let checked_until = self.checked_until;
@@ -323,7 +323,7 @@ impl RecordedRun {
             self.check_early_end(case, index, &last.events[..cut]);
             self.check_unannounced(&machine, &last.events[cut..]);
             let mut rest = Vec::new();
-            machine.record_rest(&mut rest).unwrap_or_else(|stuck| panic!("{}", stuck.message));
+            machine.record_unrecorded_requests(&mut rest).unwrap_or_else(|stuck| panic!("{}", stuck.message));
             assert_eq!(rest, last.events[cut..], "the rest of turn {index}");
             self.check_rest_of_outbox(&mut machine, index, &rest);
             machine.set_attempting(&self.after[index].attempting);
