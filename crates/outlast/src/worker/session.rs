@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::Either;
+use outlast_core::queue::STEP_PREFIX;
 use outlast_core::turn::LastTurn;
 use outlast_core::{
     Beat, Busy, ChangeSignal, Clock, Effects, HeldRun, Join, RunId, SessionId, Stuck, StuckReason, Then,
@@ -188,7 +189,9 @@ impl Session {
     /// Logs that the worker has joined the world.
     pub(super) fn log_joined(&self) {
         let code = self.settings.code.code();
-        let workflows: Vec<_> = code.iter().map(|code| &*code.workflow).collect();
+        // The built-in workflows of queued steps are left out.
+        let names = code.iter().map(|code| &*code.workflow);
+        let workflows: Vec<_> = names.filter(|name| !name.starts_with(STEP_PREFIX)).collect();
         tracing::info!(
             session = %self.id,
             build = %self.settings.build,

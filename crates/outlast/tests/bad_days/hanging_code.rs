@@ -93,7 +93,7 @@ async fn check_hung(world: &Arc<dyn World>, worker: &Worker, number: u32, run: R
     until_stuck(world, run).await;
     let stuck = world.run(run).await.unwrap().stuck.unwrap();
     assert_eq!((stuck.reason, &*stuck.build), (StuckReason::Hung, "old"));
-    for part in ["did not come back within 300ms", "loops without awaiting", "move slow work into a step"] {
+    for part in ["did not return within 300ms", "loops without awaiting", "move slow work into a step"] {
         assert!(stuck.message.contains(part), "{}", stuck.message);
     }
     assert_eq!(worker.metrics().turns_hung, 1);

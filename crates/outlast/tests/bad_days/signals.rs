@@ -106,7 +106,7 @@ async fn two_signals_are_enough(location: WorldLocation) {
     assert_eq!(end.code(), Some(3), "{end}: {output}");
     assert!(took < LEAVING_MAX, "it took {took:?}");
     assert!(output.contains("the worker stopped at once after a second signal"), "{output}");
-    assert!(output.contains("made again by another"), "{output}");
+    assert!(output.contains("repeated by another"), "{output}");
     wait_until_true("the run to be free", || async {
         world.workers().await.unwrap().is_empty() && status(&world).await == Status::Pending
     })
