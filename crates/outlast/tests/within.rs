@@ -114,6 +114,6 @@ async fn a_transaction_elsewhere_is_refused() {
 
     let memory = Client::new(outlast::open("memory:").await.unwrap());
     let error = memory.start(ship, 1).within(&mut tx).await.unwrap_err();
-    assert!(error.to_string().contains("cannot take part in a memory world"), "{error}");
+    assert!(error.to_string().contains("cannot be used with a memory world"), "{error}");
     shop.worker.stop().await.unwrap();
 }

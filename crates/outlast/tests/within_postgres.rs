@@ -95,7 +95,7 @@ async fn rolled_back_and_refused_calls_have_no_effect() {
     client.send(client.new_id(), "weighed", &1).within(&mut tx).await.unwrap_err();
     let memory = Client::new(outlast::open("memory:").await.unwrap());
     let error = memory.start(ship, 1).within(&mut tx).await.unwrap_err();
-    assert!(error.to_string().contains("cannot take part in a memory world"), "{error}");
+    assert!(error.to_string().contains("cannot be used with a memory world"), "{error}");
     tx.commit().await.unwrap();
     assert_eq!((shop.count("orders").await, shop.count("runs").await), (1, 1));
     shop.worker.stop().await.unwrap();

@@ -76,7 +76,7 @@ pub async fn send_within(
 fn as_postgres_world(world: &dyn World) -> Result<&PostgresWorld, WorldError> {
     (world as &dyn Any).downcast_ref().ok_or_else(|| {
         WorldError::Invalid(format!(
-            "a transaction on Postgres cannot be used with a {} world; open the world by `postgres:`",
+            "a transaction on Postgres cannot be used with a {} world; open the world with a `postgres:` URL",
             world.describe().kind
         ))
     })

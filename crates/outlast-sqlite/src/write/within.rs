@@ -55,7 +55,7 @@ fn apply_in_savepoint<'w, E, A>(
 ) -> Result<(&'w SqliteWorld, A), WorldError> {
     let Some(world) = (world as &dyn Any).downcast_ref::<SqliteWorld>() else {
         return Err(WorldError::Invalid(format!(
-            "a transaction on an SQLite file cannot take part in a {} world; open the world with a `sqlite:` URL",
+            "a transaction on an SQLite file cannot be used with a {} world; open the world with a `sqlite:` URL",
             world.describe().kind
         )));
     };
