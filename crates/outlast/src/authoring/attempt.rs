@@ -291,7 +291,7 @@ impl AttemptInfo {
     fn warn_of_details(&self, error: &PayloadError) {
         if !self.signals.has_warned.swap(true, Ordering::Relaxed) {
             let Self { run, step, attempt, .. } = self;
-            tracing::warn!(%run, %step, attempt, "the details of a heartbeat are left out: {error}");
+            tracing::warn!(%run, %step, attempt, "the details of a heartbeat are omitted: {error}");
         }
     }
 

@@ -142,10 +142,11 @@ async fn a_run_that_waits_for_a_probe_says_so(engine: TestEngine) {
     );
     assert!(why.sentence.contains(&expected), "{}", why.sentence);
     assert!(!why.sentence.contains("If this lasts"), "{}", why.sentence);
-    // The worker starts its measurement only now.
+    // The worker starts its measurement only now. Each query of the world gives the worker time for a claim: without one,
+    // this loop could advance the clock faster than the worker can follow.
     while engine.steps.count("began deadly") == 0 {
         engine.clock.advance("60s");
-        tokio::task::yield_now().await;
+        engine.view(waiting.id()).await;
     }
     engine.steps.open("innocent");
     engine.steps.open("deadly");

@@ -55,7 +55,7 @@ async fn operations_show_the_actions_of_a_run(engine: TestEngine) {
         "0 value rate completed",
         "1 step note completed",
         "2 step flaky completed",
-        "3 timer  completed",
+        "3 timer 1h completed",
         "4 hook answer completed",
         "5 child double completed",
     ];
@@ -126,9 +126,9 @@ async fn a_wait_that_timed_out_and_one_that_was_dropped_tell_so(engine: TestEngi
     let expected = [
         "0 hook a failed",
         "1 hook b dropped",
-        "2 timer  completed",
+        "2 timer 1h completed",
         "3 hook b completed",
-        "4 timer  dropped",
+        "4 timer 1h dropped",
     ];
     assert_eq!(lines(&engine, run.id()).await, expected);
 }
@@ -146,7 +146,7 @@ async fn a_cancelled_run_shows_the_operations_that_the_cancel_ended(engine: Test
     run.cancel("enough").await.unwrap();
     assert!(run.output().await.unwrap_err().is_cancelled());
     let expected =
-        ["0 timer  cancelled", "1 hook x cancelled", "2 step flaky cancelled", "3 step note completed"];
+        ["0 timer 1d cancelled", "1 hook x cancelled", "2 step flaky cancelled", "3 step note completed"];
     assert_eq!(lines(&engine, run.id()).await, expected);
     let hooks = engine.client.hooks(run.id()).await.unwrap();
     assert_eq!(hooks[0].failure.as_ref().unwrap().message, "cancelled: enough");
@@ -162,7 +162,7 @@ async fn steps_timers_and_hooks_are_the_operations_of_their_kind(engine: TestEng
         names(client.steps(run.id()).await.unwrap()),
         ["1 step note completed", "2 step flaky completed"]
     );
-    assert_eq!(names(client.timers(run.id()).await.unwrap()), ["3 timer  completed"]);
+    assert_eq!(names(client.timers(run.id()).await.unwrap()), ["3 timer 1h completed"]);
     let hooks = client.hooks(run.id()).await.unwrap();
     assert_eq!((hooks.len(), hooks[0].status), (1, OperationStatus::Failed), "nobody answered for a day");
 }
@@ -201,7 +201,7 @@ async fn an_abandoned_child_is_no_open_operation(engine: TestEngine) {
     let _worker = engine.worker((abandons, double)).await;
     let run = engine.client.start(abandons, ()).await.unwrap();
     engine.settle().await;
-    let expected = ["0 child double abandoned", "1 child double abandoned", "2 timer  open"];
+    let expected = ["0 child double abandoned", "1 child double abandoned", "2 timer 1h open"];
     assert_eq!(lines(&engine, run.id()).await, expected);
     assert_eq!(engine.client.operations(run.id()).await.unwrap()[1].child, Some(known.id()));
 }
