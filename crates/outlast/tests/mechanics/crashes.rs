@@ -144,20 +144,21 @@ async fn a_run_that_waits_for_a_probe_says_so(engine: TestEngine) {
     assert!(!why.sentence.contains("If this lasts"), "{}", why.sentence);
     // The worker starts its measurement only now.
     while engine.steps.count("began deadly") == 0 {
-        advance_a_minute(&engine).await;
+        advance_a_little(&engine).await;
     }
     engine.steps.open("innocent");
     engine.steps.open("deadly");
     // The last advance may have ended the session: then another takes the run over.
     while engine.status(waiting.id()).await != Status::Completed {
-        advance_a_minute(&engine).await;
+        advance_a_little(&engine).await;
     }
 }
 
-/// Advances the clock, and gives the worker time for a claim: otherwise a loop could end its session again and again.
-async fn advance_a_minute(engine: &TestEngine) {
-    engine.clock.advance("60s");
-    for _ in 0..20_000 {
+/// Advances the clock by less than the time of a session, and gives the worker time to beat and to claim: otherwise the
+/// session would end, and the next one would begin with the same probe.
+async fn advance_a_little(engine: &TestEngine) {
+    engine.clock.advance("500ms");
+    for _ in 0..2_000 {
         tokio::task::yield_now().await;
     }
 }
