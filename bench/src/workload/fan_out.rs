@@ -48,7 +48,7 @@ fn run(env: &Environment) -> Result<Vec<Measurement>> {
         let micros = watch.micros();
         worker.stop().await?;
         if sum != STEPS * (STEPS + 1) / 2 {
-            return Err(format!("{STEPS} parallel steps came to {sum}").into());
+            return Err(format!("{STEPS} parallel steps returned the sum {sum}").into());
         }
         Ok(micros)
     })?;

@@ -81,7 +81,7 @@ fn run(env: &Environment) -> Result<Vec<Measurement>> {
         worker.stop().await?;
         apart.stop().await?;
         if sum != CHILDREN as u64 * STEPS {
-            return Err(format!("{CHILDREN} children came to {sum}").into());
+            return Err(format!("{CHILDREN} children returned the sum {sum}").into());
         }
         Ok((percentile(&naps, 99), children_per_second, runs_per_second))
     })?;

@@ -140,8 +140,8 @@ pub async fn a_refused_child_is_told_to_its_parent(case: Case) {
     let sibling = case.new_child(parent.run, 3, "child");
     let turn = case.turn(&parent).steps(1).child(long.clone()).child(early.clone()).child(sibling.clone());
     worker.commit_done(turn.then(wait())).await;
-    let told = case.inbox_bodies(parent.run).await;
-    let kinds = told.iter().map(|body| match body {
+    let bodies = case.inbox_bodies(parent.run).await;
+    let kinds = bodies.iter().map(|body| match body {
         MessageBody::Refused { op, failure } => (op.0, failure.kind),
         other => panic!("{other:?}"),
     });
@@ -265,7 +265,7 @@ pub async fn a_turn_that_ends_its_run_is_told_nothing(case: Case) {
     assert_eq!(case.status(child.start.run).await, Status::Pending);
 }
 
-/// A stuck turn came to no decision: it starts nothing, sends nothing and sets no tag.
+/// A stuck turn decides nothing: it starts nothing, sends nothing and sets no tag.
 pub async fn a_stuck_turn_does_nothing_beyond_its_run(case: Case) {
     let worker = case.join("wf").await;
     let (bystander, parent) = (case.parked(&worker, wait()).await, case.held(&worker).await);
@@ -418,10 +418,10 @@ pub async fn a_parent_is_kept_as_it_was_told(case: Case) {
     let parent = case.held(&worker).await;
     let mut child = case.new_child(parent.run, 3, "child");
     let root = RunId::from_bits(case.id());
-    let told = outlast_core::Parent { root, awaits: false, ..child.start.parent.unwrap() };
-    child.start = Start { parent: Some(told), input: text("in"), ..child.start };
+    let parent_of_child = outlast_core::Parent { root, awaits: false, ..child.start.parent.unwrap() };
+    child.start = Start { parent: Some(parent_of_child), input: text("in"), ..child.start };
     worker.commit_done(case.turn(&parent).child(child.clone())).await;
     let view = case.view(child.start.run).await;
-    assert_eq!((view.parent, view.root()), (Some(told), root));
+    assert_eq!((view.parent, view.root()), (Some(parent_of_child), root));
     assert_eq!(case.world.history(view.id, 0, 1).await.unwrap()[0].events, [child.start.event()]);
 }

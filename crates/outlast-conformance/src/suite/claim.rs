@@ -25,15 +25,15 @@ pub async fn the_longest_ready_comes_first(case: Case) {
     let worker = case.join("wf").await;
     let due =
         case.parked(&worker, wait_until(case.clock.now().plus(std::time::Duration::from_secs(2)))).await;
-    let told = case.parked(&worker, wait()).await;
+    let messaged = case.parked(&worker, wait()).await;
     case.clock.advance("1s");
     let new = case.start("wf").await;
     case.clock.advance("2s");
-    case.send_payload(told, "x").await;
+    case.send_payload(messaged, "x").await;
     case.clock.advance("1s");
     let newest = case.start("wf").await;
     let order: Vec<RunId> = worker.claim().await.iter().map(|claimed| claimed.run).collect();
-    assert_eq!(order, [new, due, told, newest]);
+    assert_eq!(order, [new, due, messaged, newest]);
 }
 
 /// Runs that became ready at the same moment come in the order of their ids.
@@ -147,7 +147,7 @@ pub async fn two_workers_never_hold_one_run(case: Case) {
     assert_eq!(runs.len(), 40, "each run was given once");
 }
 
-/// Unread messages of a held run are brought with every claim until a commit consumes them.
+/// Unread messages of a held run are returned by every claim until a commit consumes them.
 pub async fn unread_messages_are_brought_until_they_are_consumed(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;
@@ -167,7 +167,7 @@ pub async fn unread_messages_are_brought_until_they_are_consumed(case: Case) {
     assert!(worker.work(worker.request()).await.unread.is_empty());
 }
 
-/// Messages that a claim brought with the run are still unread in the next claim.
+/// Messages that a claim returned with the run are still unread in the next claim.
 pub async fn messages_that_came_with_the_run_stay_unread(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;
@@ -177,7 +177,7 @@ pub async fn messages_that_came_with_the_run_stay_unread(case: Case) {
     assert_eq!((unread[0].run, &unread[0].messages), (run, &claimed.inbox));
 }
 
-/// Unread messages are brought only to the session that holds their run.
+/// Unread messages are returned only to the session that holds their run.
 pub async fn unread_messages_are_brought_to_the_holder_only(case: Case) {
     let (worker, other) = (case.join("wf").await, case.join("wf").await);
     let run = case.start("wf").await;

@@ -85,7 +85,7 @@ pub async fn a_turn_from_a_start_clears_the_deadline(case: Case) {
     assert_eq!(overdue(&worker).await, []);
 }
 
-/// A stuck turn came to no decision, so the deadline still counts.
+/// A stuck turn decides nothing, so the deadline still applies.
 pub async fn a_stuck_turn_keeps_the_deadline(case: Case) {
     let worker = case.join("wf").await;
     let (run, deadline) = (start_within(&case, 60).await, case.later(60));

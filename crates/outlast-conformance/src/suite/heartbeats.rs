@@ -14,7 +14,7 @@ async fn beat(worker: &TestWorker, details: &[HeartbeatDetails]) -> Result<Beat,
     worker.world.beat(worker.session, &Report::default(), details).await
 }
 
-/// What the last beat said of the attempts is brought to the one that claims the run after a crash.
+/// The heartbeat details of the last beat are returned by the claim that follows a crash.
 pub async fn details_are_brought_by_the_claim_after_a_crash(case: Case) {
     let heir = case.join("wf").await;
     let doomed = case.join_elsewhere("wf").await;

@@ -102,7 +102,7 @@ pub async fn a_message_sent_before_anyone_waits_is_kept(case: Case) {
     assert_eq!((&**name, payload.decode::<String>()), ("h", Ok("early".into())));
 }
 
-/// Messages stay unread until a commit consumes them, and are not brought again afterwards.
+/// Messages stay unread until a commit consumes them, and are not returned again afterwards.
 pub async fn a_message_is_consumed_by_the_commit_that_says_so(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;
@@ -133,7 +133,7 @@ pub async fn a_run_that_reads_can_be_sent_more_than_an_inbox_holds(case: Case) {
     let batch = (0..INBOX_MESSAGES_MAX).map(|_| case.new_message(run, "x")).collect();
     case.world.send(batch).await.unwrap();
     let claimed = worker.claim_one().await;
-    assert_eq!(claimed.inbox.len(), outlast_core::limits::INBOX_READ_MAX, "so many are read at a time");
+    assert_eq!(claimed.inbox.len(), outlast_core::limits::INBOX_READ_MAX, "the limit of one read");
     worker.commit_done(case.turn(&claimed).steps(1)).await;
     assert_eq!(case.send_payload(run, "one more").await, INBOX_MESSAGES_MAX + 1);
 }

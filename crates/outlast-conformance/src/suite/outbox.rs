@@ -248,10 +248,10 @@ pub async fn what_the_turns_of_a_run_say_arrives_in_order(case: Case) {
         }
     }
     worker.settle().await;
-    let told = case.inbox_bodies(target).await;
-    assert_eq!(told.len(), 12);
+    let bodies = case.inbox_bodies(target).await;
+    assert_eq!(bodies.len(), 12);
     for sent in sent {
-        let of_one: Vec<_> = told.iter().filter(|body| sent.contains(body)).cloned().collect();
+        let of_one: Vec<_> = bodies.iter().filter(|body| sent.contains(body)).cloned().collect();
         assert_eq!(of_one, sent);
     }
 }

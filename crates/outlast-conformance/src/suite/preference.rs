@@ -60,13 +60,13 @@ pub async fn others_are_told_when_the_preference_is_over(case: Case) {
 /// Nobody waits for a session that has left.
 pub async fn a_session_that_left_is_not_preferred(case: Case) {
     let (last, other) = two_workers(&case).await;
-    let (told, due) =
+    let (messaged, due) =
         (case.parked(&last, wait()).await, case.parked(&last, wait_until(case.clock.now())).await);
     last.leave().await;
-    case.send_payload(told, "x").await;
+    case.send_payload(messaged, "x").await;
     let claimed: std::collections::BTreeSet<_> =
         other.claim().await.iter().map(|claimed| claimed.run).collect();
-    assert_eq!(claimed, [told, due].into());
+    assert_eq!(claimed, [messaged, due].into());
 }
 
 /// Nobody waits for a session that was taken over.

@@ -111,13 +111,13 @@ pub async fn an_overdue_run_has_no_queue(case: Case) {
 /// A run that a message or its moment woke stands in its queue again.
 pub async fn a_woken_run_stands_in_its_queue(case: Case) {
     let usual = case.join("wf").await;
-    let (told, first) = parked(&case, wait()).await;
+    let (messaged, first) = parked(&case, wait()).await;
     let (due, second) = parked(&case, wait_until(case.later(60))).await;
-    case.send_payload(told, "x").await;
+    case.send_payload(messaged, "x").await;
     case.clock.advance("2m");
     usual.claim_nothing().await;
     first.leave().await;
-    assert_eq!(second.claim_runs().await, [told, due]);
+    assert_eq!(second.claim_runs().await, [messaged, due]);
 }
 
 /// A run whose worker let it go or crashed stands in its queue again.
@@ -180,8 +180,8 @@ pub async fn a_child_in_a_bad_queue_is_refused(case: Case) {
     child.start.queue = "q".repeat(NAME_BYTES_MAX + 1).into();
     worker.commit_done(case.turn(&parent).steps(1).child(child.clone())).await;
     assert_refused!(case.world.run(child.start.run).await, NotFound);
-    let told = case.inbox_bodies(parent.run).await;
-    assert!(matches!(&told[..], [outlast_core::MessageBody::Refused { .. }]), "{told:?}");
+    let bodies = case.inbox_bodies(parent.run).await;
+    assert!(matches!(&bodies[..], [outlast_core::MessageBody::Refused { .. }]), "{bodies:?}");
 }
 
 /// A turn that starts its run puts it into the queue that the start names.

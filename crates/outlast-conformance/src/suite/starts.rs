@@ -102,7 +102,7 @@ pub async fn a_run_may_end_in_the_turn_that_starts_it(case: Case) {
     worker.claim_nothing().await;
 }
 
-/// A run whose first turn came to no decision has begun all the same.
+/// A run whose first turn is stuck is started nevertheless.
 pub async fn a_run_that_is_stuck_in_the_turn_that_starts_it_has_begun(case: Case) {
     let worker = case.join("wf").await;
     let turn = case.starting_turn(case.new_start("wf")).steps(1).then(super::turn_ext::stuck());

@@ -81,7 +81,8 @@ pub async fn a_failed_build_may_terminate(case: Case) {
     assert_eq!(worker.claim_one().await.run, run);
 }
 
-/// A cancel frees a stuck run that never came to a turn, since it needs no code; not one that did.
+/// A cancel makes a stuck run without a committed turn ready, because no code is needed to end it. A stuck run that has
+/// committed a turn stays stuck.
 pub async fn a_cancel_frees_a_stuck_run_only_before_its_first_turn(case: Case) {
     let worker = case.join("wf").await;
     let fresh = case.parked(&worker, stuck()).await;

@@ -320,7 +320,7 @@ async fn running_attempts_are_awaited_before_a_run_is_marked_stuck(engine: TestE
     worker.stop().await.unwrap();
     let _worker = engine.worker_of_build("b", goes_on_beside_a_step).await;
     assert_eq!(engine.output_after_fix(&run).await, "slow");
-    assert_eq!(engine.steps.count("began slow"), 1, "what it came to was stored");
+    assert_eq!(engine.steps.count("began slow"), 1, "its outcome was stored");
 }
 
 async fn attempts_of_a_stuck_run_are_awaited_for_the_drain_time_at_most(engine: TestEngine) {

@@ -386,7 +386,7 @@ impl RecordedRun {
         assert_eq!(again, before, "attempts after a crash at turn {}", turns - 1);
     }
 
-    /// The machine after so many turns as a world gives them back.
+    /// The machine after a replay of the first turns, as a world returns them.
     fn replayed(&self, case: &Case, turns: usize) -> Machine {
         let read = |turn: &TurnRecord| {
             let mut text = String::new();
