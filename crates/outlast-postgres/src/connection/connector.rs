@@ -31,7 +31,7 @@ pub(crate) const PLANNER_OPTIONS: &str = "-c plan_cache_mode=force_generic_plan 
 const KEEPALIVE_OPTIONS: &str =
     "-c tcp_keepalives_idle=20 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3";
 
-/// Makes connections, all of which are driven by the I/O runtime.
+/// Makes connections that one runtime drives.
 #[derive(Clone)]
 pub(crate) struct Connector {
     handle: Handle,
@@ -71,7 +71,12 @@ impl Connector {
         Ok(Self { handle, tls, config })
     }
 
-    /// Makes a connection, on the I/O runtime. It has a timeout, because a frozen server accepts a connection and never
+    /// The same connector for connections that another runtime drives.
+    pub(crate) fn on_runtime(&self, handle: Handle) -> Self {
+        Self { handle, ..self.clone() }
+    }
+
+    /// Makes a connection, on the connector's runtime. It has a timeout, because a frozen server accepts a connection and never
     /// responds.
     pub(crate) async fn connect(&self) -> Result<RawConnection, Error> {
         let (tls, config) = (self.tls.clone(), self.config.clone());
@@ -111,7 +116,7 @@ impl Connect for Connector {
     }
 }
 
-/// Waits in real time, on the timer of the I/O runtime.
+/// Waits in real time, on the timer of a runtime.
 #[allow(clippy::disallowed_methods, reason = "pauses between attempts at a real server")]
 pub(crate) async fn pause(handle: &Handle, duration: Duration) {
     let sleep = {

@@ -44,7 +44,7 @@ pub(crate) struct Database {
     pub(crate) sql: Arc<Statements>,
     /// Host, database and schema, for error messages; without the password.
     pub(crate) place: Arc<str>,
-    /// The I/O runtime.
+    /// The runtime that drives the connections.
     pub(crate) handle: Handle,
     /// How long one statement may take.
     pub(crate) timeout: Duration,
