@@ -16,8 +16,10 @@ fn start(world: &SqliteWorld, run: u128) -> Result<Started, WorldError> {
     block_on(world.start(vec![new_start(RunId::from_bits(run))])).unwrap().remove(0)
 }
 
-/// Ways in which a file gets lost.
-const LOSSES: [(&str, fn(&Path)); 5] = [
+/// How a file gets lost, by name.
+type Loss = (&'static str, fn(&Path));
+
+const LOSSES: [Loss; 5] = [
     ("removed", |path| std::fs::remove_file(path).unwrap()),
     ("renamed", |path| std::fs::rename(path, path.with_file_name("old.db")).unwrap()),
     ("replaced by a copy", |path| {
