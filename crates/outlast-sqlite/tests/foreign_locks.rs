@@ -67,9 +67,13 @@ fn a_request_that_was_queued_later_waits_longer() {
         std::thread::spawn(move || start(&world, run))
     };
     let first = start_in_thread(1);
-    std::thread::park_timeout(Duration::from_secs(1));
+    // The other two are queued while the writer waits for the first one, and are in one batch afterwards.
+    std::thread::park_timeout(Duration::from_millis(700));
     let second = start_in_thread(2);
+    std::thread::park_timeout(Duration::from_millis(700));
+    let third = start_in_thread(3);
     assert!(matches!(first.join().unwrap(), Err(WorldError::Unavailable(_))));
+    assert!(matches!(second.join().unwrap(), Err(WorldError::Unavailable(_))));
     other.execute_batch("COMMIT").unwrap();
-    second.join().unwrap().unwrap();
+    third.join().unwrap().unwrap();
 }
