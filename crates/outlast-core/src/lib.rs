@@ -7,9 +7,9 @@ pub mod change_signal;
 pub mod duration;
 pub mod error;
 pub mod event;
+mod exact_json;
 pub mod failed_builds;
 pub mod failure;
-mod finite;
 pub mod format;
 pub mod history;
 pub mod id;
@@ -47,7 +47,7 @@ pub use report::{Report, WorkerStatus};
 pub use retry::{Policy, Retry};
 pub use run::{
     Counts, ListOrder, Page, Parent, ParentEnd, Pruned, QueuedSteps, RunQuery, RunView, Start, StartKey,
-    Started, Status, Stuck, StuckReason, Tags, Wait,
+    Started, Status, Stuck, StuckReason, Tags, Wait, complete_counts,
 };
 pub use run_map::{RunMap, RunSet};
 pub use state::{

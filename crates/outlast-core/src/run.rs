@@ -618,8 +618,15 @@ pub struct Pruned {
     pub next: Option<RunId>,
 }
 
-/// The number of runs in each status. A status without runs may be missing.
+/// The number of runs in each status. Every status is listed, also those without runs: see [`complete_counts`].
 pub type Counts = BTreeMap<Status, u64>;
+
+/// The counts with these numbers, and 0 for every other status.
+pub fn complete_counts(numbers: impl IntoIterator<Item = (Status, u64)>) -> Counts {
+    let mut counts: Counts = Status::ALL.into_iter().map(|status| (status, 0)).collect();
+    counts.extend(numbers);
+    counts
+}
 
 #[cfg(test)]
 mod tests {

@@ -61,6 +61,13 @@ pub(crate) fn may_be_caused_by_turn(error: &Error) -> bool {
     })
 }
 
+/// Whether a table, a function, a column or the schema does not exist, or did not exist any more during the statement.
+pub(crate) fn is_missing_object(error: &Error) -> bool {
+    error.code().is_some_and(|code| {
+        matches!(code.code(), "42P01" | "42883" | "42703" | "3F000") || code.code().starts_with("XX")
+    })
+}
+
 /// Whether the statement was cancelled, by the server's statement timeout or by an operator.
 pub(crate) fn is_cancelled(error: &Error) -> bool {
     error.code() == Some(&SqlState::QUERY_CANCELED)

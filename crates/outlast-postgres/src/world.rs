@@ -124,7 +124,8 @@ impl PostgresWorld {
         owner: PoolOwner,
     ) -> Result<Self, WorldError> {
         let handle = io_runtime.handle().clone();
-        check_server(&pool, owner, place, &handle).await?;
+        let own_connector = connector.as_ref().filter(|_| owner == PoolOwner::World);
+        check_server(&pool, own_connector, place, &handle).await?;
         let sql = Arc::new(Statements::of(&options.schema, options.interface));
         let (place, timeout) = (place.into(), options.timeout);
         let database = Database { pool, owner, sql, place, handle: handle.clone(), timeout };

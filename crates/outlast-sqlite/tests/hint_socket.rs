@@ -240,12 +240,13 @@ fn a_world_describes_how_it_notices_changes() {
 }
 
 #[test]
-fn worlds_in_a_moved_folder_still_get_hints() {
+fn worlds_in_a_folder_that_was_moved_behind_a_link_still_get_hints() {
     let database = TempDatabase::new();
     let (old, new) = (database.path().with_file_name("old"), database.path().with_file_name("new"));
     std::fs::create_dir(&old).unwrap();
     let before = open(&old.join("world.db"));
     std::fs::rename(&old, &new).unwrap();
+    std::os::unix::fs::symlink(&new, &old).unwrap();
     let after = open(&new.join("world.db"));
     let changed = listen(&before);
     start(&after, 1);

@@ -13,6 +13,7 @@ mod mechanics {
     mod blocking;
     mod cancel;
     mod children;
+    mod client_retries;
     mod context_outside_turn;
     mod control;
     mod crashes;

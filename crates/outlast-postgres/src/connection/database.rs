@@ -15,7 +15,8 @@ use crate::connection::planner_settings::PlannerSettings;
 use crate::connection::preflight::PoolOwner;
 use crate::error::{
     closed_error, is_cancelled, is_caused_by_turn, is_conflict, is_deadlock, is_lock_timeout,
-    is_out_of_space, is_permanent, is_statement_specific, may_be_caused_by_turn, postgres_error,
+    is_missing_object, is_out_of_space, is_permanent, is_statement_specific, may_be_caused_by_turn,
+    postgres_error,
 };
 use crate::schema::statements::Statements;
 
@@ -29,6 +30,9 @@ const DEADLOCK_PAUSE: Duration = Duration::from_millis(3);
 /// How much later than the server this process gives up a statement: an error of the server says more, and leaves the
 /// connection usable.
 const CLIENT_TIMEOUT_MARGIN: Duration = Duration::from_secs(2);
+
+/// The tables without which a world cannot work.
+const TABLES: [&str; 7] = ["runs", "turns", "inbox", "tags", "sessions", "counts", "settings"];
 
 /// The value of one parameter of a statement.
 pub(crate) type Parameter<'a> = &'a (dyn ToSql + Sync);
@@ -83,11 +87,31 @@ impl Database {
     }
 
     async fn call_once(&self, sql: &str, values: Parameters<'_>) -> Result<Vec<Row>, CallError> {
-        self.with_connection(async |connection: &Object| {
-            let statement = connection.prepare_cached(sql).await?;
-            connection.query(&statement, values).await
-        })
-        .await
+        let answer = self
+            .with_connection(async |connection: &Object| {
+                let statement = connection.prepare_cached(sql).await?;
+                connection.query(&statement, values).await
+            })
+            .await;
+        match answer {
+            // A trigger of a user may also name something that does not exist.
+            Err(CallError::Postgres(error))
+                if is_missing_object(&error) && Box::pin(self.has_lost_tables()).await =>
+            {
+                Err(CallError::TablesLost)
+            }
+            answer => answer,
+        }
+    }
+
+    /// Whether a table of the world does not exist any more. If this cannot be read, it counts as existing.
+    async fn has_lost_tables(&self) -> bool {
+        let names: Vec<String> = TABLES.iter().map(|table| format!("{}.{table}", self.sql.schema)).collect();
+        let sql = "SELECT bool_or(to_regclass(name) IS NULL) FROM unnest($1::text[]) AS name";
+        let read = self
+            .with_connection(async |connection: &Object| connection.query_one(sql, &[&names]).await)
+            .await;
+        read.is_ok_and(|row| row.get(0))
     }
 
     /// Uses a connection. The connection is dropped if it is lost or does not respond in time.
@@ -150,6 +174,12 @@ impl Database {
                 "Postgres at `{place}` has not responded for {:?}; check the network and the server",
                 self.timeout
             )),
+            CallError::TablesLost => WorldError::Corrupt(format!(
+                "the tables of the world at `{place}` do not exist any more: its schema {}, or tables in it, were \
+                 dropped while the world was open; stop all workers and clients, restore a backup, and start them \
+                 again",
+                self.sql.schema
+            )),
             CallError::Corrupt(error) => error.clone(),
             CallError::Closed => closed_error(),
         }
@@ -172,6 +202,8 @@ pub(crate) enum CallError {
     Timeout,
     /// The world is closed.
     Closed,
+    /// The schema was dropped, or tables in it.
+    TablesLost,
     /// The answer has a row that is invalid.
     Corrupt(WorldError),
 }

@@ -164,8 +164,9 @@ pub async fn migrate(url: &str) -> Result<(), WorldError> {
     let target = parse(url, &mut options)?;
     let io_runtime = IoRuntime::start()?;
     let handle = io_runtime.handle().clone();
-    let pool = Connector::new(&target, handle.clone(), options.timeout)?.pool(1)?;
-    check_server(&pool, PoolOwner::World, &target.place, &handle).await?;
+    let connector = Connector::new(&target, handle.clone(), options.timeout)?;
+    let pool = connector.pool(1)?;
+    check_server(&pool, Some(&connector), &target.place, &handle).await?;
     let sql = Arc::new(Statements::of(&options.schema, options.interface));
     let (owner, place, timeout) = (PoolOwner::World, target.place.into(), options.timeout);
     let database = Database { pool, owner, sql, place, handle, timeout };

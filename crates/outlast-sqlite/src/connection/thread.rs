@@ -1,6 +1,7 @@
 //! Threads that end with their world.
 
 use std::thread::{Builder, JoinHandle};
+use std::time::Instant;
 
 use outlast_core::WorldError;
 
@@ -30,4 +31,10 @@ impl Drop for OwnedThread {
             let _ = handle.join();
         }
     }
+}
+
+/// The monotonic time, to measure how long a thread waits for a lock of another process.
+#[allow(clippy::disallowed_methods, reason = "locks of other processes are held in real time")]
+pub(crate) fn monotonic_now() -> Instant {
+    Instant::now()
 }

@@ -399,9 +399,6 @@ impl Context {
     /// Do not use it for secrets: the numbers are computed from the run's id, so anyone who knows the id can predict
     /// them. Generate tokens, passwords and keys in a step, with a secure generator.
     ///
-    /// **Not for secrets.** The sequence depends on the run's id alone, so anyone who knows the id can compute it.
-    /// Generate passwords, tokens and keys in a step.
-    ///
     /// # Panics
     ///
     /// If it is called [outside the workflow's own code](Self#only-in-the-workflows-own-code).
@@ -413,9 +410,6 @@ impl Context {
     ///
     /// Like [`random`](Self::random), it can be predicted by anyone who knows the run's id: use it as an identifier,
     /// not as a secret.
-    ///
-    /// **Not for secrets**, such as session tokens: it can be computed from the run's id, like
-    /// [`random`](Self::random).
     ///
     /// # Panics
     ///

@@ -308,8 +308,7 @@ impl Client {
         if let Some(stopping) = &stopping {
             sentence::add_stopping(&mut sentence, stopping, snapshot.now);
         }
-        let blocked_by =
-            if snapshot.view.ended_at.is_none() { self.world.blocked_by(run).await? } else { None };
+        let blocked_by = if has_ended { None } else { self.repeat(|| self.world.blocked_by(run)).await? };
         if let Some(who) = &blocked_by {
             sentence.push_str(&format!(
                 " Its turns cannot be written: its row is locked by {who}. End that transaction; the run then continues automatically."
@@ -331,7 +330,7 @@ impl Client {
         if delivered.is_some() || view.ended_at.is_some() || view.sent <= view.consumed {
             return Ok(delivered);
         }
-        let unread = read_inbox(&*self.world, view.id, view.consumed).await?;
+        let unread = self.repeat(|| read_inbox(&*self.world, view.id, view.consumed)).await?;
         Ok(unread.into_iter().find_map(|message| match message.body {
             MessageBody::Cancel { reason } | MessageBody::Terminate { reason } => {
                 Some(Stopping { reason, at: message.at, is_told: false })
@@ -341,8 +340,8 @@ impl Client {
     }
 
     async fn snapshot(&self, run: RunId) -> Result<Snapshot, Error> {
-        let view = self.world.run(run).await?;
-        let workers = self.world.workers().await?;
+        let view = self.repeat(|| self.world.run(run)).await?;
+        let workers = self.repeat(|| self.world.workers()).await?;
         let clock = self.world.clock();
         let ignores_expiry = clock.is_virtual() && self.local.any();
         let is_held_locally = clock.is_virtual() && self.local.hold(run);
@@ -377,7 +376,7 @@ impl Client {
     }
 
     async fn failure(&self, run: RunId) -> Result<Option<Failure>, Error> {
-        let ended = self.world.ended(run, Timestamp::from_micros(0)).await?;
+        let ended = self.repeat(|| self.world.ended(run, Timestamp::from_micros(0))).await?;
         Ok(ended.and_then(|ended| match ended.outcome {
             Outcome::Completed(_) => None,
             Outcome::Failed(failure) | Outcome::Cancelled(failure) => Some(failure),
@@ -393,7 +392,7 @@ impl Client {
             let operation = by_number.get(&wait.op());
             let child = match wait {
                 Wait::Child { run, .. } | Wait::Step { run, .. } => {
-                    self.world.run(*run).await.ok().map(|child| child.status)
+                    self.run(*run).await.ok().map(|child| child.status)
                 }
                 _ => None,
             };

@@ -16,7 +16,7 @@ impl Client {
     ///
     /// `NotFound` if there is no such run, `Unavailable` if the world does not respond.
     pub async fn run(&self, run: RunId) -> Result<RunView, Error> {
-        Ok(self.world.run(run).await?)
+        Ok(self.repeat(|| self.world.run(run)).await?)
     }
 
     /// Returns the whole history of a run, turn by turn. Payloads are returned as stored.
@@ -25,7 +25,7 @@ impl Client {
     ///
     /// As [`run`](Self::run); also `Corrupt` if an event is damaged.
     pub async fn history(&self, run: RunId) -> Result<Vec<TurnRecord>, Error> {
-        Ok(read_history(&*self.world, run).await?)
+        Ok(self.repeat(|| read_history(&*self.world, run)).await?)
     }
 
     /// Returns the whole history of a run as readable JSON: the run, its workflow and version, and its turns with one
@@ -81,7 +81,7 @@ impl Client {
     ///
     /// As [`history`](Self::history).
     pub async fn operations(&self, run: RunId) -> Result<Vec<OperationView>, Error> {
-        let (row, now) = (self.world.run(run).await?, self.world.clock().now());
+        let (row, now) = (self.run(run).await?, self.world.clock().now());
         let mut views = operations(&self.history(run).await?);
         for view in &mut views {
             if view.is_attempted_in_place(now) {
@@ -155,13 +155,14 @@ impl Client {
         self.list().parent(run).oldest_first().of_existing(run)
     }
 
-    /// Returns the number of runs in each status, including queued steps.
+    /// Returns the number of runs in each status, including queued steps. Every status is listed, also those without
+    /// runs.
     ///
     /// # Errors
     ///
     /// `Unavailable` if the world does not respond.
     pub async fn counts(&self) -> Result<Counts, Error> {
-        Ok(self.world.counts().await?)
+        Ok(self.repeat(|| self.world.counts()).await?)
     }
 
     /// Lists the joined workers, with the queues that they serve and the report of their last beat. A worker whose
@@ -187,7 +188,7 @@ impl Client {
     ///
     /// `Unavailable` if the world does not respond.
     pub async fn workers(&self) -> Result<Vec<WorkerView>, Error> {
-        let mut workers = self.world.workers().await?;
+        let mut workers = self.repeat(|| self.world.workers()).await?;
         let clock = self.world.clock();
         // Under virtual time sessions are renewed in real time, so the virtual clock does not tell whether one has
         // expired.

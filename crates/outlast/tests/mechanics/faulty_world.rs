@@ -34,6 +34,10 @@ pub(super) enum Call {
     Run,
     Ended,
     Histories,
+    Resume,
+    Prune,
+    /// The other calls that only read.
+    Read,
 }
 
 enum Fault {
@@ -43,6 +47,8 @@ enum Fault {
     Refuse,
     /// As the other two, but each turn is answered with the error, not the call as a whole.
     AnswerEach { error: WorldError, is_done: bool },
+    /// Executes the call, and answers the elements from this position on with `Unavailable`.
+    LoseAnswersFrom(usize),
     /// Executes a future before the call.
     Before(Pin<Box<dyn Future<Output = ()> + Send>>),
 }
@@ -74,6 +80,11 @@ impl Faults {
     /// Executes the call after `skip` others, and loses its answer. An empty claim does not count.
     pub(super) fn lose_answer(&self, call: Call, skip: usize) {
         self.plan(call, skip, |_| true, Fault::LoseAnswer);
+    }
+
+    /// Executes the next call, and loses the answers to its elements from this position on.
+    pub(super) fn lose_answers_from(&self, call: Call, position: usize) {
+        self.plan(call, 0, |_| true, Fault::LoseAnswersFrom(position));
     }
 
     /// Answers the call after `skip` others with `Unavailable`, without executing it.
@@ -195,6 +206,23 @@ impl Faults {
     ) -> Result<T, WorldError> {
         answer(self.next(call, size, &[]), calling).await
     }
+
+    /// As [`call`](Self::call), for a call that has one answer per element.
+    async fn call_each<T>(
+        &self,
+        call: Call,
+        size: usize,
+        calling: impl Future<Output = Answers<T>>,
+    ) -> Answers<T> {
+        match self.next(call, size, &[]) {
+            Some(Fault::LoseAnswersFrom(position)) => {
+                let mut answers = calling.await?;
+                answers.iter_mut().skip(position).for_each(|answer| *answer = Err(unavailable()));
+                Ok(answers)
+            }
+            fault => answer(fault, calling).await,
+        }
+    }
 }
 
 async fn answer<T>(
@@ -204,7 +232,7 @@ async fn answer<T>(
     match fault {
         None => calling.await,
         Some(Fault::Refuse | Fault::AnswerEach { .. }) => Err(unavailable()),
-        Some(Fault::LoseAnswer) => calling.await.and(Err(unavailable())),
+        Some(Fault::LoseAnswer | Fault::LoseAnswersFrom(_)) => calling.await.and(Err(unavailable())),
         Some(Fault::Before(first)) => {
             first.await;
             calling.await
@@ -301,7 +329,7 @@ impl std::fmt::Debug for FaultyWorld {
 #[async_trait]
 impl World for FaultyWorld {
     async fn start(&self, starts: Vec<Start>) -> Answers<Started> {
-        self.faults.call(Call::Start, starts.len(), self.inner.start(starts)).await
+        self.faults.call_each(Call::Start, starts.len(), self.inner.start(starts)).await
     }
 
     async fn run(&self, run: RunId) -> Result<RunView, WorldError> {
@@ -309,11 +337,11 @@ impl World for FaultyWorld {
     }
 
     async fn runs(&self, query: RunQuery) -> Result<Page, WorldError> {
-        self.inner.runs(query).await
+        self.faults.call(Call::Read, 1, self.inner.runs(query)).await
     }
 
     async fn counts(&self) -> Result<Counts, WorldError> {
-        self.inner.counts().await
+        self.faults.call(Call::Read, 1, self.inner.counts()).await
     }
 
     async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError> {
@@ -327,7 +355,7 @@ impl World for FaultyWorld {
         if self.faults.is_unreadable(run) {
             return Err(WorldError::Corrupt(format!("event 0 of run {run} makes no sense")));
         }
-        self.inner.history(run, from, limit).await
+        self.faults.call(Call::Read, 1, self.inner.history(run, from, limit)).await
     }
 
     async fn histories(&self, runs: &[RunId]) -> Answers<Vec<TurnRecord>> {
@@ -335,7 +363,7 @@ impl World for FaultyWorld {
     }
 
     async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent> {
-        self.faults.call(Call::Send, messages.len(), self.inner.send(messages)).await
+        self.faults.call_each(Call::Send, messages.len(), self.inner.send(messages)).await
     }
 
     async fn inbox(&self, run: RunId, after: u64) -> Result<Vec<Message>, WorldError> {
@@ -375,7 +403,7 @@ impl World for FaultyWorld {
                 first.await;
                 self.inner.claim(session, request).await
             }
-            Some(Fault::LoseAnswer) => {
+            Some(Fault::LoseAnswer | Fault::LoseAnswersFrom(_)) => {
                 let work = self.inner.claim(session, request).await?;
                 if work.claimed.is_empty() {
                     self.faults.lose_answer(Call::Claim, 0);
@@ -414,11 +442,11 @@ impl World for FaultyWorld {
     }
 
     async fn workers(&self) -> Result<Vec<WorkerView>, WorldError> {
-        self.inner.workers().await
+        self.faults.call(Call::Read, 1, self.inner.workers()).await
     }
 
     async fn resume(&self, run: RunId) -> Result<(), WorldError> {
-        self.inner.resume(run).await
+        self.faults.call(Call::Resume, 1, self.inner.resume(run)).await
     }
 
     async fn deliver(&self, session: SessionId) -> Result<Delivered, WorldError> {
@@ -431,7 +459,7 @@ impl World for FaultyWorld {
         after: Option<RunId>,
         limit: usize,
     ) -> Result<Pruned, WorldError> {
-        self.inner.prune(before, after, limit).await
+        self.faults.call(Call::Prune, 1, self.inner.prune(before, after, limit)).await
     }
 
     async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
