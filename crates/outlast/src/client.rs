@@ -10,6 +10,7 @@ mod control;
 
 mod handle;
 mod keyed;
+mod output_waiters;
 
 pub(crate) mod local_workers;
 
@@ -28,14 +29,14 @@ use std::time::Duration;
 
 use outlast_core::limits::HEADERS_BYTES_MAX;
 use outlast_core::{
-    Codec, Headers, MessageBody, NewMessage, Payload, PlainJson, RunId, Sent, World, WorldError,
+    Backoff, Codec, Headers, MessageBody, NewMessage, Payload, PlainJson, RunId, Sent, World, WorldError,
 };
 use serde::de::DeserializeOwned;
 
 use crate::authoring::input::Input;
 use crate::authoring::json::IntoJson;
 use crate::authoring::workflow::{WorkflowHandle, catch_check_panic};
-use crate::clock::pause;
+use crate::clock::pause_before_retry;
 use crate::error::Error;
 use crate::ids;
 use crate::worker::outage::Outage;
@@ -56,7 +57,9 @@ use start::StartTemplate;
 
 /// How often a call is made, with the same ids, when the world does not respond.
 const TRIES: u32 = 5;
-const PAUSE: Duration = Duration::from_millis(50);
+
+/// The pauses between two calls to a world that does not respond.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(500));
 
 type BoxedFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 type BoxedCall<'a, T> = BoxedFuture<'a, Result<T, Error>>;
@@ -220,12 +223,11 @@ async fn retry_unavailable<T, F>(mut call: impl FnMut() -> F) -> Result<T, World
 where
     F: Future<Output = Result<T, WorldError>>,
 {
-    let mut tries = 1;
+    let mut backoff = BACKOFF;
     loop {
         match call().await {
-            Err(error) if error.is_transient() && tries < TRIES => {
-                pause(PAUSE * tries).await;
-                tries += 1;
+            Err(error) if error.is_transient() && backoff.pauses() + 1 < TRIES => {
+                pause_before_retry(&mut backoff).await;
             }
             // The message of the world describes work that resumes automatically; this call does not.
             Err(WorldError::Unavailable(text)) => {

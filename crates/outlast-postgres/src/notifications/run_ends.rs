@@ -11,6 +11,9 @@ use crate::connection::database::Database;
 use crate::encoding::row::{InvalidRow, get, invalid_column, parsed};
 use crate::error::corrupt_error;
 
+/// The number of awaited runs whose ends one poll reads.
+const POLLED_RUNS_MAX: usize = 1_000;
+
 /// How each of the runs ended, `None` for a run that has not. A run that does not exist is left out.
 pub(crate) async fn read_ends(
     database: &Database,
@@ -47,10 +50,27 @@ pub(crate) async fn deliver_ends(
     if let Some(among) = among {
         runs.retain(|run| among.contains(run));
     }
+    deliver_ends_of(database, subscribers, &runs).await;
+}
+
+/// Reads the ends of some awaited runs and delivers them, of others with the next call: a poll in case a notification
+/// was lost costs the same however many runs are awaited. `last` is the last run that was read.
+pub(crate) async fn poll_ends(database: &Database, subscribers: &Subscribers, last: &mut Option<RunId>) {
+    let mut runs = subscribers.awaited_runs();
+    if runs.len() > POLLED_RUNS_MAX {
+        // Those after the last one come first.
+        runs.sort_unstable_by_key(|run| (Some(*run) <= *last, *run));
+        runs.truncate(POLLED_RUNS_MAX);
+    }
+    *last = runs.last().copied();
+    deliver_ends_of(database, subscribers, &runs).await;
+}
+
+async fn deliver_ends_of(database: &Database, subscribers: &Subscribers, runs: &[RunId]) {
     if runs.is_empty() {
         return;
     }
-    match read_ends(database, &runs).await {
+    match read_ends(database, runs).await {
         Ok(found) => {
             for ended in found.into_values().flatten() {
                 subscribers.waiters.tell(ended.run, || Some(ended.clone()));

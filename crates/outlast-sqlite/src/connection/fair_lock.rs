@@ -15,13 +15,15 @@ use std::fs::{File, OpenOptions};
 use std::path::Path;
 use std::time::Duration;
 
+use outlast_core::Backoff;
 use rusqlite::Error;
 
 use crate::connection::error::is_busy;
-use crate::connection::file::{BUSY_PAUSE, BUSY_TRIES_MAX};
+use crate::connection::file::{BUSY_BACKOFF, BUSY_TIME};
+use crate::connection::thread::pause_before_retry;
 
-/// The pause between attempts of the queued process to begin, and between checks of the process that yields to it.
-const RETRY_PAUSE: Duration = Duration::from_micros(200);
+/// The pauses between attempts of the queued process to begin, and between checks of the process that yields to it.
+const QUEUED_BACKOFF: Backoff = Backoff::constant(Duration::from_micros(250));
 
 /// The number of checks after which a process stops yielding to a queued process that has not begun.
 const YIELD_CHECKS_MAX: usize = 25;
@@ -74,14 +76,12 @@ impl FairLock {
         self.contended = CONTENDED_TRANSACTIONS;
         let mut is_queued = false;
         // A queued process retries more often, so count time instead of attempts: every process waits equally long.
-        let mut waited = Duration::ZERO;
+        let (mut waited, mut backoff, mut queued_backoff) = (Duration::ZERO, BUSY_BACKOFF, QUEUED_BACKOFF);
         let begun = loop {
             is_queued |= self.queue_file.as_ref().is_some_and(|file| file.try_lock().is_ok());
-            let pause = if is_queued { RETRY_PAUSE } else { BUSY_PAUSE };
-            std::thread::park_timeout(pause);
-            waited += pause;
+            waited += pause_before_retry(if is_queued { &mut queued_backoff } else { &mut backoff });
             match begin() {
-                Err(error) if is_busy(&error) && waited < BUSY_PAUSE * BUSY_TRIES_MAX => {}
+                Err(error) if is_busy(&error) && waited < BUSY_TIME => {}
                 other => break other,
             }
         };
@@ -99,6 +99,7 @@ impl FairLock {
             self.without_yield -= 1;
             return;
         }
+        let mut backoff = QUEUED_BACKOFF;
         for _ in 0..YIELD_CHECKS_MAX {
             if file.try_lock_shared().is_ok() {
                 let _ = file.unlock();
@@ -106,7 +107,7 @@ impl FairLock {
                 return;
             }
             self.contended = CONTENDED_TRANSACTIONS;
-            std::thread::park_timeout(RETRY_PAUSE);
+            pause_before_retry(&mut backoff);
         }
         self.futile_waits += 1;
         if self.futile_waits >= FUTILE_WAITS_MAX {
