@@ -210,7 +210,7 @@ impl ListenerTask {
                 Err(error) => {
                     let error = postgres_error(&error, &self.database.place);
                     let is_closed = self.refuse_requests(&mut requests, &error, &mut backoff).await;
-                    if backoff.pauses() % ATTEMPTS_PER_POLL == 0 && !self.is_disabled {
+                    if backoff.pauses().is_multiple_of(ATTEMPTS_PER_POLL) && !self.is_disabled {
                         self.poll_on_pool();
                     }
                     if is_closed {

@@ -56,14 +56,18 @@ pub(crate) async fn deliver_ends(
 /// Reads the ends of some awaited runs and delivers them, of others with the next call: a poll in case a notification
 /// was lost costs the same however many runs are awaited. `last` is the last run that was read.
 pub(crate) async fn poll_ends(database: &Database, subscribers: &Subscribers, last: &mut Option<RunId>) {
-    let mut runs = subscribers.awaited_runs();
-    if runs.len() > POLLED_RUNS_MAX {
-        // Those after the last one come first.
-        runs.sort_unstable_by_key(|run| (Some(*run) <= *last, *run));
-        runs.truncate(POLLED_RUNS_MAX);
-    }
+    let runs = next_to_poll(subscribers.awaited_runs(), *last);
     *last = runs.last().copied();
     deliver_ends_of(database, subscribers, &runs).await;
+}
+
+/// The runs that the next poll reads: those after the last one come first.
+fn next_to_poll(mut awaited: Vec<RunId>, last: Option<RunId>) -> Vec<RunId> {
+    if awaited.len() > POLLED_RUNS_MAX {
+        awaited.sort_unstable_by_key(|run| (Some(*run) <= last, *run));
+        awaited.truncate(POLLED_RUNS_MAX);
+    }
+    awaited
 }
 
 async fn deliver_ends_of(database: &Database, subscribers: &Subscribers, runs: &[RunId]) {
@@ -77,5 +81,24 @@ async fn deliver_ends_of(database: &Database, subscribers: &Subscribers, runs: &
             }
         }
         Err(error) => tracing::debug!(%error, "cannot read the ends of runs now; trying again"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polls_read_all_awaited_runs_in_turn_and_as_many_each_time() {
+        let awaited: Vec<_> = (0..2_500).rev().map(RunId::from_bits).collect();
+        let (mut last, mut read) = (None, BTreeSet::new());
+        for _ in 0..3 {
+            let polled = next_to_poll(awaited.clone(), last);
+            assert_eq!(polled.len(), POLLED_RUNS_MAX);
+            last = polled.last().copied();
+            read.extend(polled);
+        }
+        assert_eq!(read.len(), awaited.len());
+        assert_eq!(next_to_poll(awaited[..10].to_vec(), last).len(), 10, "all, if they are few");
     }
 }

@@ -1,5 +1,6 @@
 //! What a worker logs about its sessions: takeovers, a lost session and the next join, runs that are handed back.
 
+use outlast::core::WorldError;
 use outlast::prelude::*;
 use outlast::{Status, Worker};
 use tracing::Level;
@@ -99,6 +100,25 @@ async fn handing_back_a_run_is_not_a_warning() {
             warnings.iter().all(|(_, text)| text.starts_with("the world is not available")),
             "{lines:#?}"
         );
+        worker.stop().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_run_that_the_worker_does_not_hold_any_more_is_not_a_warning() {
+    with_lines(async |engine, worker, lines| {
+        engine.faults.answer_each_turn(WorldError::Fenced("another worker holds the run".into()), false);
+        let run = engine.client.start(asks, ()).after("1s").await.unwrap();
+        engine.advance("1s").await;
+        while engine.faults.left() > 0 {
+            tokio::task::yield_now().await;
+        }
+        engine.settle().await;
+        let [(Level::INFO, said)] = &lines.take()[..] else { panic!("{:#?}", lines.with_fields()) };
+        assert_eq!(said, "stopped working on a run that this worker does not hold any more");
+        let fields = format!("run={} error=another worker holds the run omitted=0", run.id());
+        assert!(lines.with_fields().iter().any(|line| line.ends_with(&fields)), "{:#?}", lines.with_fields());
         worker.stop().await.unwrap();
     })
     .await;
