@@ -3,6 +3,7 @@
 //! This crate does no I/O, has no runtime and reads no clock. Everything that can be computed from values is computed
 //! here, so that all worlds behave the same.
 
+pub mod backoff;
 pub mod change_signal;
 pub mod duration;
 pub mod error;
@@ -33,6 +34,7 @@ pub mod world;
 /// The version of this library.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+pub use backoff::Backoff;
 pub use change_signal::{ChangeSignal, Waiters};
 pub use duration::IntoDuration;
 pub use error::WorldError;
@@ -43,7 +45,7 @@ pub use history::History;
 pub use id::{AttemptId, IdSource, MessageId, RunId, SessionId, TurnId};
 pub use message::{EndableWithoutCode, Headers, Message, MessageBody, NewMessage, Sent};
 pub use payload::{Codec, Payload, PayloadError, PlainJson};
-pub use report::{Report, WorkerStatus};
+pub use report::{Report, UncommittedRuns, WorkerStatus};
 pub use retry::{Policy, Retry};
 pub use run::{
     Counts, ListOrder, Page, Parent, ParentEnd, Pruned, QueuedSteps, RunQuery, RunView, Start, StartKey,

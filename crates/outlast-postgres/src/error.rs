@@ -10,11 +10,6 @@ pub(crate) fn is_conflict(error: &Error) -> bool {
     matches!(error.code(), Some(&SqlState::T_R_DEADLOCK_DETECTED | &SqlState::T_R_SERIALIZATION_FAILURE))
 }
 
-/// Whether the statement was part of a deadlock. If it is repeated immediately, the same deadlock may occur again.
-pub(crate) fn is_deadlock(error: &Error) -> bool {
-    error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED)
-}
-
 /// Whether another transaction held a lock for longer than the statement waits.
 pub(crate) fn is_lock_timeout(error: &Error) -> bool {
     error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)

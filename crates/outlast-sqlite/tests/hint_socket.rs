@@ -10,7 +10,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 use common::{FixedClock, TempDatabase, block_on, new_start};
@@ -35,7 +35,7 @@ fn open_with(path: &Path, query: &str) -> Arc<SqliteWorld> {
 /// Waits for a change after now, on another thread.
 fn listen(world: &Arc<SqliteWorld>) -> Receiver<()> {
     let epoch = epoch(world);
-    let (sender, changed) = channel();
+    let (sender, changed) = sync_channel(1_000);
     let world = world.clone();
     std::thread::spawn(move || {
         block_on(world.changed(epoch, Timestamp::NEVER));
@@ -143,7 +143,7 @@ fn the_end_of_a_run_in_another_process_wakes_its_waiters() {
     let database = TempDatabase::new();
     let (here, there) = (open(&database.path()), open(&database.path()));
     start(&there, 1);
-    let (ended, ends) = channel();
+    let (ended, ends) = sync_channel(1_000);
     let waiting = here.clone();
     std::thread::spawn(move || {
         let _ = ended.send(block_on(waiting.ended(RunId::from_bits(1), Timestamp::NEVER)));

@@ -12,6 +12,7 @@ mod control;
 
 mod handle;
 mod keyed;
+mod output_waiters;
 
 pub(crate) mod local_workers;
 
@@ -55,9 +56,6 @@ pub use within::Within;
 
 use local_workers::LocalWorkers;
 use start::StartTemplate;
-
-/// The first pause of a caller that waits for an output while the world does not respond.
-const PAUSE: Duration = Duration::from_millis(50);
 
 type BoxedFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 type BoxedCall<'a, T> = BoxedFuture<'a, Result<T, Error>>;

@@ -38,7 +38,7 @@ mod waits;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use code::{InputError, ReplayCode, WorkflowFuture};
+pub(crate) use code::{DropInBackground, InputError, ReplayCode, WorkflowFuture};
 pub(crate) use delivery::{Delivery, terminated};
 pub(crate) use handle::OpHandle;
 pub(crate) use hooks::{Arrival, CanRead, SentPayload, can_read};

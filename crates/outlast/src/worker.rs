@@ -10,7 +10,7 @@
 //! 4. [`attempts`]: executing the steps of a run, their heartbeats and retries.
 //! 5. [`committer`]: group commit of the turns of all runs.
 //! 6. [`end_without_code`]: ending runs for which the workflow's code is not needed.
-//! 7. Shared helpers: [`read_all`], [`outage`], [`log_limit`], [`metrics`].
+//! 7. Shared helpers: [`read_all`], [`outage`], [`background_drops`], [`log_limit`], [`metrics`].
 
 mod builder;
 mod settings;
@@ -33,6 +33,7 @@ pub(crate) mod read_all;
 
 pub(crate) mod outage;
 
+mod background_drops;
 mod log_limit;
 mod metrics;
 
@@ -102,6 +103,10 @@ impl LocalWorker for CurrentSession {
         self.session().holds(run)
     }
 
+    fn commit_error(&self, run: RunId) -> Option<String> {
+        self.session().committer.uncommitted.error(run)
+    }
+
     fn check(&self, start: &Start) -> Option<Result<(), String>> {
         let session = self.session();
         let Settings { code, codec, .. } = &*session.settings;
@@ -163,8 +168,9 @@ impl Worker {
         session.settings.meter.read(session.live_count())
     }
 
-    /// Stops the worker: claims nothing more, waits for running attempts (for at most the drain time), releases
-    /// every run, and leaves the world.
+    /// Stops the worker: claims nothing more, waits for running attempts, releases every run, drops the futures of
+    /// waiting runs, and leaves the world. It waits for at most the [drain time](WorkerBuilder::drain); futures that
+    /// are not dropped by then are dropped in the background.
     ///
     /// # Errors
     ///

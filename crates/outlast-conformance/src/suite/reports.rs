@@ -1,6 +1,6 @@
 //! Reports: what workers say of themselves.
 
-use outlast_core::{Report, VERSION, WorkerStatus, WorkerView};
+use outlast_core::{Report, RunId, UncommittedRuns, VERSION, WorkerStatus, WorkerView};
 
 use super::{Case, TestWorker, assert_refused};
 
@@ -20,6 +20,10 @@ fn full() -> Report {
         replays: 6,
         completed: 7,
         failed: 8,
+        uncommitted: Some(UncommittedRuns {
+            error: "the disk is full".into(),
+            runs: vec![RunId::from_bits(1), RunId::from_bits(u128::MAX)],
+        }),
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use deadpool::managed::QueueMode;
 use deadpool_postgres::{Connect, Manager, ManagerConfig, Pool, RecyclingMethod};
-use outlast_core::WorldError;
+use outlast_core::{Backoff, WorldError};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Config, Connection, Error, Socket};
@@ -175,4 +175,9 @@ pub(crate) async fn pause(handle: &Handle, duration: Duration) {
         tokio::time::sleep(duration)
     };
     sleep.await;
+}
+
+/// Waits before the next try, on the timer of the I/O runtime.
+pub(crate) async fn pause_before_retry(handle: &Handle, backoff: &mut Backoff) {
+    pause(handle, backoff.next_pause(fastrand::f64())).await;
 }

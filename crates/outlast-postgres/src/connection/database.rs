@@ -4,28 +4,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::{Object, Pool, PoolError};
-use outlast_core::{RunId, WorldError};
+use outlast_core::{Backoff, RunId, WorldError};
 use tokio::runtime::Handle;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
-use crate::connection::connector::pause;
+use crate::connection::connector::pause_before_retry;
 use crate::connection::io_runtime::with_timeout;
 use crate::connection::planner_settings::PlannerSettings;
 use crate::connection::preflight::PoolOwner;
 use crate::error::{
-    closed_error, is_cancelled, is_caused_by_turn, is_conflict, is_deadlock, is_lock_timeout,
-    is_missing_object, is_out_of_space, is_permanent, is_statement_specific, may_be_caused_by_turn,
-    postgres_error,
+    closed_error, is_cancelled, is_caused_by_turn, is_conflict, is_lock_timeout, is_missing_object,
+    is_out_of_space, is_permanent, is_statement_specific, may_be_caused_by_turn, postgres_error,
 };
 use crate::schema::statements::Statements;
 
 /// How often a statement is repeated after a conflict with other transactions.
 const TRIES_MAX: usize = 20;
 
-/// The pause after a deadlock, multiplied by the number of deadlocks so far: the other transactions of the deadlock may
-/// repeat their statements as well.
-const DEADLOCK_PAUSE: Duration = Duration::from_millis(3);
+/// The pauses after conflicts: the other transactions may repeat their statements as well.
+const CONFLICT_BACKOFF: Backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(100));
 
 /// How much later than the server this process gives up a statement: an error of the server says more, and leaves the
 /// connection usable.
@@ -72,14 +70,13 @@ impl Database {
         values: Parameters<'_>,
         tries_max: usize,
     ) -> Result<Vec<Row>, CallError> {
-        let mut tries = 0;
+        let mut backoff = CONFLICT_BACKOFF;
         loop {
             match self.call_once(sql, values).await {
-                Err(CallError::Postgres(error)) if is_conflict(&error) && tries < tries_max => {
-                    tries += 1;
-                    if is_deadlock(&error) {
-                        pause(&self.handle, DEADLOCK_PAUSE * tries as u32).await;
-                    }
+                Err(CallError::Postgres(error))
+                    if is_conflict(&error) && (backoff.pauses() as usize) < tries_max =>
+                {
+                    pause_before_retry(&self.handle, &mut backoff).await;
                 }
                 answer => return answer,
             }

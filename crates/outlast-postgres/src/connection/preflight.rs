@@ -6,19 +6,19 @@
 use std::time::Duration;
 
 use deadpool_postgres::{Object, Pool, PoolError};
-use outlast_core::WorldError;
+use outlast_core::{Backoff, WorldError};
 use tokio::runtime::Handle;
 use tokio_postgres::{Client, Error, SimpleQueryMessage};
 
-use crate::connection::connector::{Connector, SETTINGS_MARKER, pause};
+use crate::connection::connector::{Connector, SETTINGS_MARKER, pause_before_retry};
 use crate::connection::io_runtime::with_timeout;
 use crate::error::postgres_error;
 
 /// How long opening a world waits for a server that does not respond.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// The pause between two attempts.
-const RETRY_PAUSE: Duration = Duration::from_millis(250);
+/// The pauses between two attempts.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_millis(500));
 
 /// The oldest version of Postgres that a world can use.
 const VERSION_MIN: i32 = 140_000;
@@ -49,7 +49,7 @@ pub(crate) async fn check_server(
     place: &str,
     handle: &Handle,
 ) -> Result<(), WorldError> {
-    let mut last_error = None;
+    let (mut last_error, mut backoff) = (None, BACKOFF);
     let attempts = async {
         loop {
             let error = match check_server_once(pool, connector, place, handle).await {
@@ -60,7 +60,7 @@ pub(crate) async fn check_server(
                 tracing::warn!(%place, %error, "Postgres cannot be used yet; trying again for some seconds");
             }
             last_error = Some(error);
-            pause(handle, RETRY_PAUSE).await;
+            pause_before_retry(handle, &mut backoff).await;
         }
     };
     match with_timeout(handle, OPEN_TIMEOUT, attempts).await {

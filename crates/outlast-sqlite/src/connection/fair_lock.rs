@@ -15,18 +15,18 @@ use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use outlast_core::WorldError;
 use outlast_core::duration::duration_text;
+use outlast_core::{Backoff, WorldError};
 use rusqlite::Error;
 
 use crate::connection::error::{from_sqlite, is_busy};
-use crate::connection::file::BUSY_PAUSE;
+use crate::connection::file::BUSY_BACKOFF;
 use crate::connection::lock_holder::LockHolder;
 use crate::connection::opened_file::with_suffix;
-use crate::connection::thread::monotonic_now;
+use crate::connection::thread::{monotonic_now, pause_before_retry};
 
-/// The pause between attempts of the queued process to begin, and between checks of the process that yields to it.
-const RETRY_PAUSE: Duration = Duration::from_micros(200);
+/// The pauses between attempts of the queued process to begin, and between checks of the process that yields to it.
+const QUEUED_BACKOFF: Backoff = Backoff::constant(Duration::from_micros(250));
 
 /// The number of checks after which a process stops yielding to a queued process that has not begun.
 const YIELD_CHECKS_MAX: usize = 25;
@@ -127,9 +127,10 @@ impl FairLock {
         let began_waiting = monotonic_now();
         self.wait.get_or_insert(LockWait { since: began_waiting, logged_at: None });
         let mut is_queued = false;
+        let (mut backoff, mut queued_backoff) = (BUSY_BACKOFF, QUEUED_BACKOFF);
         let begun = loop {
             is_queued |= self.queue_file.as_ref().is_some_and(|file| file.try_lock().is_ok());
-            std::thread::park_timeout(if is_queued { RETRY_PAUSE } else { BUSY_PAUSE });
+            pause_before_retry(if is_queued { &mut queued_backoff } else { &mut backoff });
             match begin() {
                 // A queued process retries more often, so count time instead of attempts: every process waits equally
                 // long.
@@ -179,6 +180,7 @@ impl FairLock {
             self.without_yield -= 1;
             return;
         }
+        let mut backoff = QUEUED_BACKOFF;
         for _ in 0..YIELD_CHECKS_MAX {
             if file.try_lock_shared().is_ok() {
                 let _ = file.unlock();
@@ -186,7 +188,7 @@ impl FairLock {
                 return;
             }
             self.contended = CONTENDED_TRANSACTIONS;
-            std::thread::park_timeout(RETRY_PAUSE);
+            pause_before_retry(&mut backoff);
         }
         self.futile_waits += 1;
         if self.futile_waits >= FUTILE_WAITS_MAX {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use outlast_core::WorldError;
+use outlast_core::{Backoff, WorldError};
 use rusqlite::config::DbConfig;
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use rusqlite::{Connection, OpenFlags};
@@ -13,6 +13,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::connection::error::{from_sqlite, is_busy};
 use crate::connection::opened_file::with_suffix;
 use crate::connection::permissions::{folder_of, read_only_file};
+use crate::connection::thread::pause_before_retry;
 use crate::options::Durability;
 use crate::schema::migrate::{LivenessCheck, MIGRATIONS, check_usable, migrate_to_latest};
 
@@ -20,13 +21,12 @@ use crate::schema::migrate::{LivenessCheck, MIGRATIONS, check_usable, migrate_to
 /// another one runs a checkpoint.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 
-/// Attempts to get a lock that another process holds, with [`BUSY_PAUSE`] between them: about five seconds. The writer
-/// has a time limit of its own.
-const BUSY_TRIES_MAX: u32 = 5_000;
+/// How long a lock is tried that another process holds. The writer has a time limit of its own.
+const BUSY_TIME: Duration = Duration::from_secs(5);
 
-/// The pause between two attempts to get a lock. It is constant: with the growing pauses of SQLite's own busy handler,
+/// The pauses between two attempts to get a lock. They do not grow: with the growing pauses of SQLite's own busy handler,
 /// a process that has waited for long tries less often than a newcomer.
-pub(crate) const BUSY_PAUSE: Duration = Duration::from_millis(1);
+pub(crate) const BUSY_BACKOFF: Backoff = Backoff::constant(Duration::from_micros(1_300));
 
 /// The size of the cache of prepared statements. It is larger than the number of statements in `sql/`.
 const PREPARED_STATEMENTS_MAX: usize = 128;
@@ -99,13 +99,13 @@ enum IfMissing {
 pub(crate) fn retry_busy<T>(
     mut attempt: impl FnMut() -> Result<T, rusqlite::Error>,
 ) -> Result<T, rusqlite::Error> {
-    for _ in 1..BUSY_TRIES_MAX {
+    let (mut backoff, mut waited) = (BUSY_BACKOFF, Duration::ZERO);
+    loop {
         match attempt() {
-            Err(error) if is_busy(&error) => std::thread::park_timeout(BUSY_PAUSE),
+            Err(error) if is_busy(&error) && waited < BUSY_TIME => waited += pause_before_retry(&mut backoff),
             other => return other,
         }
     }
-    attempt()
 }
 
 /// Refuses a path at which there is no writable file and none can be created.

@@ -1,9 +1,16 @@
-//! Threads that end with their world.
+//! Threads that end with their world, and their pauses.
 
 use std::thread::{Builder, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use outlast_core::WorldError;
+use outlast_core::{Backoff, WorldError};
+
+/// Blocks this thread until the next try. Returns the length of the pause.
+pub(crate) fn pause_before_retry(backoff: &mut Backoff) -> Duration {
+    let pause = backoff.next_pause(fastrand::f64());
+    std::thread::park_timeout(pause);
+    pause
+}
 
 /// A thread that is joined when this handle is dropped. The owner must make the thread end before that.
 #[derive(Debug)]

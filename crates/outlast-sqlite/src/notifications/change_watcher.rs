@@ -239,7 +239,9 @@ impl WatcherShared {
                     changes = Changes::ALL;
                 }
             }
-            file.notify(changes);
+            if !file.notify(changes) {
+                last_version = None;
+            }
             if !received.is_timeout {
                 // Hints that arrive during this pause are received together.
                 std::thread::park_timeout(NOTIFICATION_PAUSE);
@@ -254,8 +256,8 @@ impl WatcherShared {
             if file.is_lost() {
                 return;
             }
-            if file.has_changed(&mut last_version) {
-                file.notify(Changes::ALL);
+            if file.has_changed(&mut last_version) && !file.notify(Changes::ALL) {
+                last_version = None;
             }
         }
     }
@@ -299,20 +301,20 @@ impl WatchedFile {
         is_lost
     }
 
-    fn notify(&self, changes: Changes) {
+    /// Notifies workers and callers. Returns whether that was possible: if the ends of runs cannot be read, the next
+    /// poll must try again, even if the file does not change until then.
+    fn notify(&self, changes: Changes) -> bool {
         if changes.intersects(Changes::WORK) {
             self.subscribers.change_signal.notify();
         }
-        if changes.intersects(Changes::ENDS) {
-            self.notify_ends();
-        }
+        !changes.intersects(Changes::ENDS) || self.notify_ends()
     }
 
-    /// Notifies the callers whose runs have ended. If the ends cannot be read, the next change tries again.
-    fn notify_ends(&self) {
+    /// Notifies the callers whose runs have ended. Returns false if the ends cannot be read.
+    fn notify_ends(&self) -> bool {
         let runs = self.subscribers.waiters.runs();
         if runs.is_empty() {
-            return;
+            return true;
         }
         let found = in_snapshot(&self.connection, |snapshot| Ok(find_ends(snapshot, &runs)?));
         match found.map_err(|refusal| refusal.into_world_error(self.opened.path())) {
@@ -322,8 +324,12 @@ impl WatchedFile {
                         self.subscribers.waiters.tell(run, || Some(ended));
                     }
                 }
+                true
             }
-            Err(_) => self.subscribers.change_signal.notify(),
+            Err(_) => {
+                self.subscribers.change_signal.notify();
+                false
+            }
         }
     }
 }

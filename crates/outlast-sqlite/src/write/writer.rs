@@ -7,12 +7,12 @@
 //! another process for the lock timeout fails, and the requests that arrived after it keep waiting.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use outlast_core::limits::BATCH_TURNS_MAX;
 use outlast_core::{Busy, ChangeSignal, Clock, Waiters, WorldError};
 use rusqlite::{Connection, Error};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
 
 use crate::connection::error::{Refusal, from_sqlite, is_busy, world_closed};
@@ -31,6 +31,10 @@ const TRANSACTION_ELEMENTS_MAX: usize = 4 * BATCH_TURNS_MAX;
 
 /// The same while other processes wait to write.
 const CONTENDED_ELEMENTS_MAX: usize = BATCH_TURNS_MAX / 2;
+
+/// The number of requests that may wait for the thread. Further callers wait until there is room, without blocking their
+/// threads.
+const REQUESTS_MAX: usize = 4_096;
 
 /// The number of times that the thread checks the queue before it blocks: some tens of microseconds.
 const SPINS_BEFORE_SLEEP: usize = 200;
@@ -62,8 +66,8 @@ pub(crate) struct WriterThread {
 impl Writer {
     /// Starts the thread.
     pub(crate) fn start(writer: WriterThread) -> Result<Self, WorldError> {
-        let (requests, received) = channel();
-        let thread = OwnedThread::spawn("outlast-writer", move || writer.run(&received))?;
+        let (requests, mut received) = channel(REQUESTS_MAX);
+        let thread = OwnedThread::spawn("outlast-writer", move || writer.run(&mut received))?;
         Ok(Self { requests, _thread: thread })
     }
 
@@ -83,7 +87,7 @@ impl Writer {
         let (reply, answer) = oneshot::channel();
         let answers = elements.iter().map(|_| None).collect();
         let request = WriteBatch { elements, apply, answers, reply, queued_at: monotonic_now() };
-        self.requests.send(Box::new(request)).map_err(|_| world_closed())?;
+        self.requests.send(Box::new(request)).await.map_err(|_| world_closed())?;
         let (answers, elements) = answer.await.map_err(|_| world_closed())?;
         // The elements come back with the answers, so that the caller's thread frees their memory instead of the
         // writer.
@@ -176,7 +180,7 @@ enum TransactionError {
 
 impl WriterThread {
     /// Writes batches of requests until the channel is closed.
-    fn run(mut self, received: &Receiver<Box<dyn WriteRequest>>) {
+    fn run(mut self, received: &mut Receiver<Box<dyn WriteRequest>>) {
         while let Some(first) = next_request(received) {
             let mut elements = first.len();
             let limit =
@@ -326,14 +330,14 @@ fn answer_all(requests: Vec<Box<dyn WriteRequest>>, error: &WorldError) {
 
 /// The next request; `None` if the channel is closed. A caller that was just answered often sends its next request
 /// immediately. So check the queue some times before blocking: waking the thread costs more than writing a turn.
-fn next_request(received: &Receiver<Box<dyn WriteRequest>>) -> Option<Box<dyn WriteRequest>> {
+fn next_request(received: &mut Receiver<Box<dyn WriteRequest>>) -> Option<Box<dyn WriteRequest>> {
     for _ in 0..SPINS_BEFORE_SLEEP {
         if let Ok(request) = received.try_recv() {
             return Some(request);
         }
         std::thread::yield_now();
     }
-    received.recv().ok()
+    received.blocking_recv()
 }
 
 fn execute(connection: &Connection, sql: &str) -> Result<(), Error> {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -279,12 +280,20 @@ impl AttemptInfo {
             (&self.heartbeat_target, &details)
             && !self.signals.is_dropped.load(Ordering::Acquire)
         {
-            heartbeats.put(*run, *op, self.attempt, details.clone());
+            // Encoded here, by the step's own code, and not by the thread that renews the session: a codec may be slow.
+            if let Some(encoded) = self.encode_guarded(details.clone()) {
+                heartbeats.put(*run, *op, self.attempt, encoded);
+            }
         }
         let mut heartbeat = self.signals.heartbeat.lock();
         // A heartbeat with invalid details still counts, and keeps the details of the one before it.
         let details = details.or_else(|| heartbeat.take().and_then(|last| last.details));
         *heartbeat = Some(Heartbeat { at, details });
+    }
+
+    /// Encodes details. They are optional: a codec that fails or panics must not fail the attempt.
+    fn encode_guarded(&self, plain: Payload) -> Option<Payload> {
+        catch_unwind(AssertUnwindSafe(|| self.codec.encode(plain))).ok()?.ok()
     }
 
     /// Logs once per attempt that the details of a heartbeat are invalid.

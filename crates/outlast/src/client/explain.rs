@@ -37,6 +37,10 @@ pub struct Explanation {
     /// The transaction of another client that blocks writes to the run, if any (on Postgres).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked_by: Option<String>,
+    /// The error with which the world refuses the run's last turn, if its worker tries to commit it again: the disk is
+    /// full, for example. The steps that are being attempted are then not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_committed: Option<String>,
     /// A description of the damage, if the run's history or inbox cannot be read. The explanation is then derived from
     /// the run's row alone.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,7 +77,8 @@ pub enum Because {
         worker: JoinedWorker,
         /// When the worker claimed the run, or when the last message after that was accepted.
         since: Timestamp,
-        /// The steps that are being attempted.
+        /// The steps that are being attempted. Empty if that is not known, because the run's last turn is
+        /// [not committed](Explanation::not_committed).
         attempts: Vec<Attempting>,
     },
     /// The worker that holds the run seems to be gone: its session has expired.
@@ -296,8 +301,12 @@ impl Client {
         let history = if has_ended { Ok(Vec::new()) } else { self.history(run).await };
         let history = unless_damaged(history, &mut damage)?;
         let stopping = unless_damaged(self.stopping(&snapshot.view, &history).await, &mut damage)?;
-        let because = self.because(&snapshot, &history, &mut damage).await?;
+        let mut because = self.because(&snapshot, &history, &mut damage).await?;
+        let not_committed = self.commit_error(&snapshot, &mut because);
         let mut sentence = sentence::text_of(&because, damage.as_deref(), snapshot.now);
+        if let Some(error) = &not_committed {
+            sentence::add_not_committed(&mut sentence, error);
+        }
         if !has_ended {
             sentence::add_kept(
                 &mut sentence,
@@ -314,7 +323,22 @@ impl Client {
                 " Its turns cannot be written: its row is locked by {who}. End that transaction; the run then continues automatically."
             ));
         }
-        Ok(Explanation { run, status: snapshot.view.status, because, stopping, blocked_by, damage, sentence })
+        let status = snapshot.view.status;
+        Ok(Explanation { run, status, because, stopping, blocked_by, not_committed, damage, sentence })
+    }
+
+    /// The error with which the world refuses a turn of a held run. The history then does not tell which steps are
+    /// being attempted: they are removed.
+    fn commit_error(&self, snapshot: &Snapshot, because: &mut Because) -> Option<String> {
+        let Because::Held { attempts, .. } = because else { return None };
+        let run = snapshot.view.id;
+        let reported = || {
+            let uncommitted = snapshot.owner()?.report.uncommitted.as_ref()?;
+            uncommitted.runs.contains(&run).then(|| uncommitted.error.clone())
+        };
+        let error = self.local.commit_error(run).or_else(reported)?;
+        attempts.clear();
+        Some(error)
     }
 
     /// The request to stop a run: delivered, or still in its inbox.

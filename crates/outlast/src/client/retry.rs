@@ -5,7 +5,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use outlast_core::world::Answers;
-use outlast_core::{IntoDuration, WorldError};
+use outlast_core::{Backoff, IntoDuration, WorldError};
 
 use super::Client;
 use crate::clock::{monotonic, pause};
@@ -15,9 +15,8 @@ use crate::worker::outage::whole_time;
 /// How long a call is repeated, by default: a restart of a database takes some seconds.
 pub(super) const RETRY_TIME: Duration = Duration::from_secs(10);
 
-/// The first pause between two attempts, and the longest one.
-const PAUSE_FIRST: Duration = Duration::from_millis(50);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// The pauses between two attempts.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
 
 impl Client {
     /// Returns a client of the same world whose calls are repeated for this time while the world does not respond. The
@@ -132,6 +131,7 @@ impl Client {
 /// The attempts at one request.
 struct RequestAttempts {
     count: u32,
+    backoff: Backoff,
     began_at: Duration,
     time: Duration,
 }
@@ -139,7 +139,7 @@ struct RequestAttempts {
 impl RequestAttempts {
     fn begin(client: &Client) -> Result<Self, WorldError> {
         let time = client.retry_time.clone().map_err(|error| WorldError::Invalid(error.to_string()))?;
-        Ok(Self { count: 0, began_at: monotonic(), time })
+        Ok(Self { count: 0, backoff: BACKOFF, began_at: monotonic(), time })
     }
 
     /// Waits until the next attempt is due; returns the error if the time is over.
@@ -151,7 +151,7 @@ impl RequestAttempts {
             return Err(self.give_up(error, passed));
         }
         tracing::debug!(%error, attempts = self.count, "the world is not available; the call is repeated");
-        pause(backoff(self.count, ids::chance()).min(left)).await;
+        pause(self.backoff.next_pause(ids::chance()).min(left)).await;
         Ok(())
     }
 
@@ -170,27 +170,6 @@ impl RequestAttempts {
     }
 }
 
-/// The pause after this many failed attempts: it doubles up to [`PAUSE_MAX`], and chance, from 0 to 1, takes away up to
-/// half of it, so that clients do not return together.
-fn backoff(attempts: u32, chance: f64) -> Duration {
-    let doublings = attempts.saturating_sub(1).min(16);
-    let pause = (PAUSE_FIRST * (1 << doublings)).min(PAUSE_MAX);
-    pause.mul_f64(1.0 - chance / 2.0)
-}
-
 pub(super) fn wrong_answer_count(answers: usize, questions: usize) -> WorldError {
     WorldError::Corrupt(format!("the world returned {answers} results for {questions} requests"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_double_up_to_the_longest_and_chance_shortens_them_by_at_most_half() {
-        let millis = |attempts, chance| backoff(attempts, chance).as_millis();
-        let longest: Vec<_> = (1..8).map(|attempts| millis(attempts, 0.0)).collect();
-        assert_eq!(longest, [50, 100, 200, 400, 800, 1_000, 1_000]);
-        assert_eq!((millis(1, 1.0), millis(5, 0.5), millis(1_000, 1.0)), (25, 600, 500));
-    }
 }

@@ -20,7 +20,7 @@ use outlast_core::{
 use tokio::task::coop::{Unconstrained, unconstrained};
 
 use super::children::PendingOutbox;
-use super::code::{InputError, ReplayCode, WorkflowFuture};
+use super::code::{DropInBackground, InputError, ReplayCode, WorkflowFuture};
 use super::cursor::Cursor;
 use super::delivery::Delivery;
 use super::divergence;
@@ -50,6 +50,8 @@ pub(crate) struct Machine {
     pub(super) result: Option<Result<Payload, Error>>,
     /// Requests that the next turn records first, after the replay of a history that ends with a part of a turn.
     pub(super) unrecorded: Option<Box<UnrecordedRequests>>,
+    /// Where the future is dropped if the machine is dropped; `None` means here.
+    background: Option<Arc<dyn DropInBackground>>,
 }
 
 /// A step to attempt, with everything that the worker needs for it.
@@ -106,6 +108,7 @@ impl Machine {
             ended: None,
             result: None,
             unrecorded: None,
+            background: None,
         })
     }
 
@@ -588,11 +591,27 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         self.state.close();
-        self.drop_future();
+        match self.background.take() {
+            // The operations may contain values of the user as well: closures of `ctx.call`.
+            Some(background) if self.future.is_some() => {
+                background.put(Box::new((self.future.take(), self.state.clone())));
+            }
+            _ => self.drop_future(),
+        }
     }
 }
 
 impl Machine {
+    /// Makes the machine drop its future in the background, wherever the machine itself is dropped.
+    pub(crate) fn drop_in_background(&mut self, background: Arc<dyn DropInBackground>) {
+        self.background = Some(background);
+    }
+
+    /// Makes the machine drop its future where the machine is dropped, in the task of its run.
+    pub(crate) fn drop_here(&mut self) {
+        self.background = None;
+    }
+
     pub(super) fn drop_future(&mut self) {
         // A destructor in the workflow may panic; the worker must survive that.
         let future = self.future.take();

@@ -29,10 +29,11 @@ use self::attempt_end::{AttemptEnd, AttemptFailure};
 use self::heartbeats::Heartbeats;
 use self::run_attempt::{panicked, run_attempt};
 use self::uncommitted_outcomes::UncommittedOutcomes;
+use super::background_drops::BackgroundDrops;
 use super::metrics::Meter;
 use crate::authoring::attempt::{AttemptInfo, AttemptSignals, HeartbeatTarget, StopReason};
 use crate::authoring::registry::StepCall;
-use crate::replay::StepToAttempt;
+use crate::replay::{DropInBackground, StepToAttempt};
 
 /// Generates the ids of a session's attempts.
 #[derive(Debug)]
@@ -88,6 +89,8 @@ pub(super) struct Attempts {
     inline: Option<InlineAttempt>,
     /// The attempts with tasks of their own.
     spawned: Option<Box<SpawnedAttempts>>,
+    /// Where the future of an attempt is dropped whose run is given up.
+    drops: Option<Arc<BackgroundDrops>>,
 }
 
 struct InlineAttempt {
@@ -126,6 +129,10 @@ impl SpawnedAttempts {
 }
 
 impl Attempts {
+    pub(super) fn new(drops: Arc<BackgroundDrops>) -> Self {
+        Self { inline: None, spawned: None, drops: Some(drops) }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.infos().next().is_none()
     }
@@ -247,6 +254,9 @@ impl Attempts {
 impl Drop for Attempts {
     fn drop(&mut self) {
         self.ask_to_stop_except(&BTreeSet::new(), StopReason::Released);
+        if let (Some(inline), Some(drops)) = (self.inline.take(), &self.drops) {
+            drops.put(Box::new(inline.future));
+        }
     }
 }
 

@@ -13,12 +13,14 @@ use outlast_core::limits::{
 };
 use outlast_core::queue::{check_queue, default_queues};
 use outlast_core::{Codec, IntoDuration, PlainJson, World};
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use self::build_id::executable_build_id;
 use super::Worker;
 use super::attempts::retry_events::{OnRetry, RetryNotice};
+use super::background_drops::BackgroundDrops;
 use super::log_limit::RunLogs;
 use super::metrics::Meter;
 use super::outage::Outage;
@@ -276,7 +278,8 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         self
     }
 
-    /// Sets the maximum time that [`Worker::stop`] waits for running attempts; the default is 30 s.
+    /// Sets the maximum time that [`Worker::stop`] waits for running attempts, and for futures of waiting runs to be
+    /// dropped; the default is 30 s.
     #[must_use]
     pub fn drain(mut self, time: impl IntoDuration) -> Self {
         match time.into_duration() {
@@ -375,6 +378,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
             meter: Arc::new(Meter::new(step_names.len())),
             outage: Arc::new(Outage::of_worker()),
             run_logs: RunLogs::default(),
+            drops: Arc::new(BackgroundDrops::new(Handle::current(), self.world.clock())),
             step_names,
             blocking_permits: Arc::new(Semaphore::new(self.blocking_max)),
             retention: self.retention,

@@ -147,17 +147,23 @@ impl Session {
             Err(error) => return Err(error),
         };
         settings.outage.answered(Call::Join);
-        let runtime = Handle::current();
+        let (runtime, lost) = (Handle::current(), CancellationToken::new());
         let (clock, cached_max) = (world.clock(), settings.cached_max);
         let session = Arc::new(Self {
             id,
             joined_at: clock.now(),
             clock,
-            committer: Arc::new(Committer::new(world.clone(), id, runtime.clone(), &settings)),
+            committer: Arc::new(Committer::new(
+                world.clone(),
+                id,
+                runtime.clone(),
+                settings.clone(),
+                lost.clone(),
+            )),
             settings,
             cache: Mutex::new(MachineCache::new(cached_max)),
             stopping,
-            lost: CancellationToken::new(),
+            lost,
             is_loss_logged: AtomicBool::new(false),
             has_claimed: CancellationToken::new(),
             capacity_freed: ChangeSignal::new(world.clock()),
@@ -219,20 +225,21 @@ impl Session {
     /// Gives the session up, and logs the cause unless one was logged before.
     pub(super) fn lose(&self, cause: &str) {
         if !self.is_loss_logged.swap(true, Ordering::AcqRel) {
-            tracing::warn!(session = %self.id, "session lost: {cause}; rejoining");
+            tracing::warn!(session = %self.id, "session lost, rejoining: {cause}");
         }
         self.abandon();
     }
 
-    /// Gives the session up because the world has not acknowledged a beat for this time.
-    pub(super) fn lose_by_silence(&self, time: Duration) {
-        self.lose(&format!("no beat reached {} for {}", self.world_name(), whole_time(time)));
-    }
-
     /// Renews the session, and sends the heartbeat details of its attempts to the world.
     pub(super) async fn beat(&self) -> Result<Beat, WorldError> {
-        let details = self.heartbeats.pending_details(&*self.settings.codec);
-        let beat = self.world.beat(self.id, &self.report(), &details).await?;
+        let details = self.heartbeats.pending_details();
+        let mut report = self.report();
+        let mut beat = self.world.beat(self.id, &report, &details).await;
+        if beat.as_ref().is_err_and(WorldError::is_transient) && report.uncommitted.take().is_some() {
+            // On a full disk there may be room for the report only without this.
+            beat = self.world.beat(self.id, &report, &details).await;
+        }
+        let beat = beat?;
         self.heartbeats.mark_stored(&details);
         self.rules.store(beat.rules, Ordering::Release);
         self.check_held_count(beat.held);
@@ -271,7 +278,9 @@ impl Session {
     pub(super) fn abandon(&self) {
         self.lost.cancel();
         self.abort_tasks();
-        *self.cache.lock() = MachineCache::new(self.settings.cached_max);
+        let cache = std::mem::replace(&mut *self.cache.lock(), MachineCache::new(self.settings.cached_max));
+        // The futures are dropped in the background (`background_drops.rs`).
+        drop(cache);
         *self.hand_back_busy.lock() = None;
         self.capacity_freed.notify();
     }

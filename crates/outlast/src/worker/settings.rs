@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 
 use super::attempts::PreparedStep;
 use super::attempts::retry_events::OnRetry;
+use super::background_drops::BackgroundDrops;
 use super::log_limit::RunLogs;
 use super::metrics::Meter;
 use super::outage::Outage;
@@ -40,6 +41,8 @@ pub(super) struct Settings {
     pub(super) outage: Arc<Outage>,
     /// Logs retries, failures and stuck runs, with a limit.
     pub(super) run_logs: RunLogs,
+    /// Drops the futures of runs and attempts that are given up.
+    pub(super) drops: Arc<BackgroundDrops>,
     /// The names of the registered steps, sorted.
     pub(super) step_names: Vec<Arc<str>>,
     /// Limits the number of concurrent attempts at blocking steps.

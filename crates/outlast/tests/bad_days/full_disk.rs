@@ -54,6 +54,22 @@ async fn check_refusal(client: &Client, path: &Path) {
     assert_eq!(known, u64::from(RUNS), "a refused start leaves nothing");
 }
 
+/// Waits until a run is explained by the full disk, and not by the step whose outcome does not fit.
+async fn check_explanation(client: &Client, runs: &[RunHandle<usize>], place: &str) {
+    wait_until_true(&format!("an explanation {place}"), || async {
+        for run in runs {
+            let why = client.explain(run.id()).await.unwrap();
+            if why.not_committed.is_some() {
+                assert!(why.sentence.contains("the disk is full"), "{}", why.sentence);
+                assert!(!why.sentence.contains("attempt"), "{}", why.sentence);
+                return true;
+            }
+        }
+        false
+    })
+    .await;
+}
+
 #[workflow]
 async fn greedy(_ctx: Context, _text: String) -> Result<(), Error> {
     Ok(())
@@ -85,6 +101,8 @@ async fn work_pauses_while_the_disk_is_full_and_continues_by_itself() {
     check_refusal(&client, &path).await;
     wait_until_true("several beats", || async { worker.metrics().beats > 3 }).await;
     assert_eq!(client.counts().await.unwrap()[&Status::Completed], 0, "nothing fits any more");
+    check_explanation(&client, &runs, "in the process of the worker").await;
+    check_explanation(&Client::new(open(&path)), &runs, "in another process").await;
     assert_eq!(worker.metrics().sessions_lost, 0, "a beat needs no room");
 
     world.limit_pages(None).await.unwrap();

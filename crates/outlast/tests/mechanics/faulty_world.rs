@@ -36,6 +36,8 @@ pub(super) enum Call {
     Histories,
     Resume,
     Prune,
+    Runs,
+    Counts,
     /// The other calls that only read.
     Read,
 }
@@ -67,12 +69,16 @@ struct FaultState {
     fenced: usize,
     is_unavailable: bool,
     unreadable: BTreeSet<RunId>,
+    /// The runs whose turns are refused, with the errors.
+    refused: BTreeMap<RunId, WorldError>,
 }
 
 /// The planned faults, and the calls so far. Clones share the same state.
 #[derive(Clone)]
 pub(super) struct Faults {
     state: Arc<Mutex<FaultState>>,
+    /// The number of turns that were refused, by their runs.
+    refused_turns: watch::Sender<BTreeMap<RunId, usize>>,
     clock: Arc<SkewedClock>,
 }
 
@@ -113,6 +119,43 @@ impl Faults {
     /// From now on all calls that faults can affect are refused, or none.
     pub(super) fn set_unavailable(&self, is_unavailable: bool) {
         self.state.lock().is_unavailable = is_unavailable;
+    }
+
+    /// From now on the turns of this run are refused with the error. Those of other runs in the same call are not.
+    pub(super) fn refuse_turns_of(&self, run: RunId, error: WorldError) {
+        self.state.lock().refused.insert(run, error);
+    }
+
+    /// From now on the turns of this run are accepted.
+    pub(super) fn accept_turns_of(&self, run: RunId) {
+        self.state.lock().refused.remove(&run);
+    }
+
+    /// Waits until this many turns of the run were refused.
+    pub(super) async fn wait_for_refused_turns(&self, run: RunId, count: usize) {
+        let is_there = |refused: &BTreeMap<_, usize>| refused.get(&run).is_some_and(|turns| *turns >= count);
+        self.refused_turns.subscribe().wait_for(is_there).await.unwrap();
+    }
+
+    /// Commits the turns that are not refused.
+    async fn commit_accepted(
+        &self,
+        inner: &dyn World,
+        session: SessionId,
+        turns: &[Turn],
+    ) -> Answers<Committed> {
+        let refused = self.state.lock().refused.clone();
+        let accepted: Vec<_> =
+            turns.iter().filter(|turn| !refused.contains_key(&turn.run)).cloned().collect();
+        let mut answers = inner.commit(session, &accepted).await?.into_iter();
+        let answer = |turn: &Turn| match refused.get(&turn.run) {
+            Some(error) => {
+                self.refused_turns.send_modify(|refused| *refused.entry(turn.run).or_default() += 1);
+                Some(Err(error.clone()))
+            }
+            None => answers.next(),
+        };
+        Ok(turns.iter().filter_map(answer).collect())
     }
 
     /// Executes the next commit or not, and answers each of its turns with the error.
@@ -179,6 +222,11 @@ impl Faults {
 
     fn plan(&self, call: Call, skip: usize, concerns: fn(&[Turn]) -> bool, fault: Fault) {
         self.state.lock().plans.push(FaultPlan { call, skip, concerns, fault });
+    }
+
+    /// Records a call that faults do not affect.
+    fn record(&self, call: Call) {
+        self.state.lock().sizes.entry(call).or_default().push(1);
     }
 
     fn next(&self, call: Call, size: usize, turns: &[Turn]) -> Option<Fault> {
@@ -315,7 +363,11 @@ pub(super) struct FaultyWorld {
 
 impl FaultyWorld {
     pub(super) fn wrap(inner: Arc<dyn World>, clock: TestClock) -> (Arc<dyn World>, Faults) {
-        let faults = Faults { state: Arc::default(), clock: SkewedClock::new(clock) };
+        let faults = Faults {
+            state: Arc::default(),
+            refused_turns: watch::Sender::default(),
+            clock: SkewedClock::new(clock),
+        };
         (Arc::new(Self { inner, faults: faults.clone() }), faults)
     }
 }
@@ -337,11 +389,11 @@ impl World for FaultyWorld {
     }
 
     async fn runs(&self, query: RunQuery) -> Result<Page, WorldError> {
-        self.faults.call(Call::Read, 1, self.inner.runs(query)).await
+        self.faults.call(Call::Runs, 1, self.inner.runs(query)).await
     }
 
     async fn counts(&self) -> Result<Counts, WorldError> {
-        self.faults.call(Call::Read, 1, self.inner.counts()).await
+        self.faults.call(Call::Counts, 1, self.inner.counts()).await
     }
 
     async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError> {
@@ -417,7 +469,7 @@ impl World for FaultyWorld {
     async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
         let (inner, faults, on_the_wire) = (self.inner.clone(), self.faults.clone(), turns.to_vec());
         let commit = async move {
-            let answers = inner.commit(session, &on_the_wire).await;
+            let answers = faults.commit_accepted(&*inner, session, &on_the_wire).await;
             let is_fenced = |answer: &&Result<_, _>| matches!(answer, Err(WorldError::Fenced(_)));
             faults.state.lock().fenced += answers.iter().flatten().filter(is_fenced).count();
             answers

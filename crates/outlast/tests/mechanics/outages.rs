@@ -24,7 +24,7 @@ async fn asks(ctx: Context) -> Result<String, Error> {
 pub(super) struct Lines(Arc<Mutex<Vec<(Level, String)>>>, Arc<Mutex<Vec<String>>>);
 
 impl Lines {
-    fn take(&self) -> Vec<(Level, String)> {
+    pub(super) fn take(&self) -> Vec<(Level, String)> {
         std::mem::take(&mut *self.0.lock())
     }
 

@@ -4,21 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::limits::{CLAIM_RUNS_MAX, DEADLINE_GRACE, IDLE_CLAIM};
-use outlast_core::{Busy, ClaimRequest, SuspectRoom, Timestamp, Work, WorldError};
+use outlast_core::{Backoff, Busy, ClaimRequest, SuspectRoom, Timestamp, Work, WorldError};
 
 use super::Session;
 use super::missing_histories::read_missing_histories;
-use crate::clock::{monotonic, pause};
+use crate::clock::{monotonic, pause_before_retry};
 use crate::worker::outage::Call;
 
 /// The maximum number of runs that a worker without capacity claims at a time, to end them without their code.
 const ENDED_WHEN_FULL: usize = 16;
 
-/// The pause after a claim that failed.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The pauses after claims that failed.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(500));
 
-/// The pause after a claim from a damaged world. It may be restored, but that takes a while.
-const CORRUPT_PAUSE: Duration = Duration::from_secs(5);
+/// The pauses after claims from a damaged world. It may be restored, but that takes a while.
+const CORRUPT_BACKOFF: Backoff = Backoff::constant(Duration::from_secs(5));
 
 /// Why the claim loop ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(in crate::worker) enum ClaimLoopEnd {
 /// Claims runs until the worker stops or its session is lost. `busy` keeps a virtual clock from advancing before the
 /// first claim.
 pub(in crate::worker) async fn claim_until_stopped(session: &Arc<Session>, mut busy: Busy) -> ClaimLoopEnd {
-    let mut hinted_at = None;
+    let (mut hinted_at, mut backoff, mut corrupt_backoff) = (None, BACKOFF, CORRUPT_BACKOFF);
     loop {
         let capacity_epoch = session.capacity_freed.epoch();
         let trial_until = session.trial_until();
@@ -48,6 +48,7 @@ pub(in crate::worker) async fn claim_until_stopped(session: &Arc<Session>, mut b
         let wait = match work {
             Ok(work) => {
                 session.settings.outage.answered(Call::Claim);
+                backoff.reset();
                 count_claim(session, &work, hinted_at.take());
                 distribute(session, work, capacity)
             }
@@ -57,14 +58,14 @@ pub(in crate::worker) async fn claim_until_stopped(session: &Arc<Session>, mut b
             }
             Err(error @ WorldError::Corrupt(_)) => {
                 tracing::error!(%error, "cannot claim runs: stored data is damaged; restore the world from a backup");
-                pause(CORRUPT_PAUSE).await;
+                pause_before_retry(&mut corrupt_backoff).await;
                 continue;
             }
             Err(error) => {
                 session.settings.outage.failed(Call::Claim, &error);
                 // The world may have assigned runs to the session before the response was lost.
                 session.request_hand_back();
-                pause(PAUSE).await;
+                pause_before_retry(&mut backoff).await;
                 continue;
             }
         };

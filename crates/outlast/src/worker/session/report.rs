@@ -24,6 +24,7 @@ impl Session {
             replays: meter.replays.get(),
             completed: meter.runs_completed.get(),
             failed: meter.runs_failed.get(),
+            uncommitted: self.committer.uncommitted.report(),
         }
     }
 }
