@@ -13,8 +13,10 @@ mod keyed;
 
 pub(crate) mod local_workers;
 
+mod events;
 mod inspect;
 mod list;
+mod operations;
 
 mod explain;
 
@@ -42,10 +44,12 @@ use crate::worker::outage::Outage;
 
 pub use backup::backup;
 pub use control::Cancel;
+pub use events::{EventView, EventsCall};
 pub use explain::{Attempting, Because, Explanation, JoinedWorker, Probe, Stopping, Waiting};
 pub use handle::RunHandle;
 pub use keyed::KeyedRun;
 pub use list::ListCall;
+pub use operations::OperationsCall;
 pub use send::SendCall;
 pub use start::StartCall;
 pub use start_many::StartManyCall;
@@ -102,6 +106,11 @@ impl Client {
     pub fn new(world: Arc<dyn World>) -> Self {
         let local = LocalWorkers::of(&world);
         Self { world, codec: Arc::new(PlainJson), outage: Arc::new(Outage::of_client()), local }
+    }
+
+    /// Creates the client of a worker, which the steps of the worker use.
+    pub(crate) fn of_worker(world: Arc<dyn World>, codec: Arc<dyn Codec>) -> Self {
+        Self { codec, ..Self::new(world) }
     }
 
     /// Sets the codec that all payloads pass through. The workers of the runs need the same codec.

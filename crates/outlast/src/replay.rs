@@ -16,6 +16,7 @@ mod operation_map;
 mod operation_table;
 
 mod cancel;
+mod cancel_operation;
 mod children;
 mod hooks;
 mod queued;

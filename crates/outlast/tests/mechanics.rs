@@ -12,6 +12,7 @@ mod mechanics {
     mod at_most_once;
     mod blocking;
     mod cancel;
+    mod cancel_operation;
     mod children;
     mod context_outside_turn;
     mod control;
@@ -25,6 +26,7 @@ mod mechanics {
     mod handles;
     mod heartbeat;
     mod history_length;
+    mod idle;
     mod inbox;
     mod input_checks;
     mod kept_outcomes;
@@ -46,6 +48,7 @@ mod mechanics {
     mod retries;
     mod shields;
     mod starts;
+    mod step_context;
     mod stuck;
     mod takeover;
     mod turn_parts;

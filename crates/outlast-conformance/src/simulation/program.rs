@@ -86,6 +86,10 @@ pub(super) enum Program {
     DropAfter(Leaf, Box<Program>),
     /// Requests an operation, executes a program, and awaits the operation.
     AwaitAfter(Leaf, Box<Program>),
+    /// Requests an operation, executes a program, cancels the operation, and awaits it.
+    CancelAfter(Leaf, Box<Program>),
+    /// The first to succeed; the others are dropped.
+    RaceOk(Vec<Program>),
     /// Executes the second program if the run was cancelled during the first.
     CleanUp(Box<Program>, Box<Program>),
     /// One of them, chosen at random.
@@ -314,6 +318,19 @@ fn hook<T: DeserializeOwned + Debug>(
 }
 
 impl<const OLDER: bool> RequestedOperation<OLDER> {
+    fn cancel(&self) {
+        match self {
+            Self::Step(step) => step.cancel(),
+            Self::Call(call) => call.cancel(),
+            Self::Timer(timer) => timer.cancel(),
+            Self::Number(hook) => hook.cancel(),
+            Self::Text(hook) => hook.cancel(),
+            Self::Pair(hook) => hook.cancel(),
+            Self::Child(child) => child.cancel(),
+            Self::Abandoned(_) => {}
+        }
+    }
+
     async fn outcome(self) -> Result<String, Error> {
         match self {
             Self::Step(step) => step.await.map(|output| format!("s{output}")),
@@ -356,6 +373,12 @@ fn interpret<'a, const OLDER: bool>(ctx: &'a Context, program: &'a Program) -> I
                 let requested = leaf.request::<OLDER>(ctx);
                 let seen = interpret::<OLDER>(ctx, program).await?;
                 format!("{seen} {}", requested.outcome().await?)
+            }
+            Program::CancelAfter(leaf, program) => {
+                let requested = leaf.request::<OLDER>(ctx);
+                let seen = interpret::<OLDER>(ctx, program).await?;
+                requested.cancel();
+                format!("{seen} {:?}", requested.outcome().await)
             }
             Program::CleanUp(program, clean_up) => match interpret::<OLDER>(ctx, program).await {
                 Err(_) if ctx.is_cancelled() => interpret::<OLDER>(&ctx.shielded(), clean_up).await?,
@@ -417,6 +440,7 @@ async fn at_once<const OLDER: bool>(ctx: &Context, program: &Program) -> Result<
             let end = each::<OLDER>(ctx, programs).into_iter().collect::<FuturesUnordered<_>>().next().await;
             format!("any{end:?}")
         }
+        Program::RaceOk(programs) => format!("ok{:?}", race_ok(each::<OLDER>(ctx, programs)).await),
         Program::Parallel(programs, limit) => {
             let seen = ctx.parallel(programs, *limit, |_, program| interpret::<OLDER>(ctx, program)).await?;
             format!("some{seen:?}")

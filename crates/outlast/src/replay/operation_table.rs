@@ -26,6 +26,8 @@ use super::state::NewStep;
 /// The operations of a run, and everything else that the lock of its state protects.
 pub(super) struct OperationTable {
     pub(super) run: RunId,
+    /// The workflow of the run.
+    pub(super) workflow: Arc<str>,
     /// The rules of the run. All differences in behaviour between versions of the engine depend on them.
     pub(super) rules: u32,
     /// The priority of the run.
@@ -55,6 +57,8 @@ pub(super) struct OperationTable {
     pub(super) startable: Vec<OpNumber>,
     /// Requests whose input could not be encoded: they fail in the same turn.
     pub(super) invalid_requests: Vec<(OpNumber, Failure)>,
+    /// Steps that the workflow has cancelled: those that nobody attempts fail in the same turn.
+    pub(super) cancelled_steps: Vec<OpNumber>,
     /// The number of open operations.
     pub(super) open: usize,
     /// The number of open steps that are not paused between two attempts.
@@ -82,6 +86,7 @@ pub(super) struct OperationTable {
 
 enum Decision {
     Created(OpNumber),
+    /// An operation that was dropped or cancelled.
     Dropped(Event),
     /// A recorded value or patch. It is kept even if the run ends in the same poll.
     Recorded(Event),
@@ -108,9 +113,11 @@ pub(super) struct Op {
     pub(super) is_requested: bool,
     /// Whether it is protected from a cancel and the deadline.
     pub(super) is_shielded: bool,
+    /// Whether the workflow has cancelled it.
+    pub(super) is_cancelled: bool,
     /// Where the workflow created it.
     location: SourceLocation,
-    waker: Option<Waker>,
+    pub(super) waker: Option<Waker>,
 }
 
 /// The phase of an operation.
@@ -185,6 +192,7 @@ impl OperationTable {
         let bits = run.bits();
         Self {
             run,
+            workflow: started.workflow.clone(),
             rules: started.rules,
             priority: started.priority,
             ops: OperationMap::default(),
@@ -201,6 +209,7 @@ impl OperationTable {
             wakers: Vec::new(),
             startable: Vec::new(),
             invalid_requests: Vec::new(),
+            cancelled_steps: Vec::new(),
             open: 0,
             active: 0,
             due: BTreeSet::new(),
@@ -319,7 +328,9 @@ impl OperationTable {
             }
         };
         let location = Location::caller();
-        self.ops.insert(op, Op { phase, kind, is_requested: false, is_shielded, location, waker: None });
+        let (is_requested, is_cancelled) = (false, false);
+        self.ops
+            .insert(op, Op { phase, kind, is_requested, is_shielded, is_cancelled, location, waker: None });
         op
     }
 
@@ -367,7 +378,12 @@ impl OperationTable {
             }
             (Phase::Open, OpKind::Timer { .. }) => self.dropped(Event::TimerCancelled { op }),
             (Phase::Open, OpKind::Hook { .. }) => self.dropped(Event::HookClosed { op }),
-            (Phase::Open, OpKind::Child(_)) => self.dropped(Event::ChildDropped { op }),
+            (Phase::Open, OpKind::Child(child)) => {
+                if child.is_cancelled_on_drop && !slot.is_cancelled {
+                    self.cancel_by_workflow(op, child.run);
+                }
+                self.dropped(Event::ChildDropped { op });
+            }
             // The workflow did not receive this payload: make it available to other hooks again.
             (Phase::Ended(Ok(payload)), OpKind::Hook { name, taken: Some(arrival), .. }) => {
                 self.dropped(Event::HookClosed { op });
@@ -383,6 +399,11 @@ impl OperationTable {
 
     fn dropped(&mut self, event: Event) {
         self.decisions.push(Decision::Dropped(event));
+    }
+
+    /// Records that the workflow has cancelled an operation.
+    pub(super) fn cancelled(&mut self, op: OpNumber) {
+        self.decisions.push(Decision::Dropped(Event::OperationCancelled { op }));
     }
 
     /// Takes the decisions in order: requests the operations that were created, and records those that were dropped.
@@ -643,6 +664,11 @@ impl OperationTable {
                 }
             };
             let _ = writeln!(text, "{op} {kind}: {phase}");
+        }
+        let cancelled = self.ops.iter().filter(|(_, slot)| slot.is_cancelled);
+        let cancelled: Vec<_> = cancelled.map(|(op, _)| op.0).collect();
+        if !cancelled.is_empty() {
+            let _ = writeln!(text, "cancelled {cancelled:?}");
         }
         let shielded = self.ops.iter().filter(|(_, slot)| slot.is_shielded);
         let shielded: Vec<_> = shielded.map(|(op, _)| op.0).collect();

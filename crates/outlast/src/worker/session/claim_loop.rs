@@ -7,6 +7,7 @@ use outlast_core::limits::{CLAIM_RUNS_MAX, DEADLINE_GRACE, IDLE_CLAIM};
 use outlast_core::{Busy, ClaimRequest, SuspectRoom, Timestamp, Work, WorldError};
 
 use super::Session;
+use super::idle::ClaimSummary;
 use super::missing_histories::read_missing_histories;
 use crate::clock::{monotonic, pause};
 use crate::worker::outage::Call;
@@ -39,6 +40,7 @@ pub(in crate::worker) async fn claim_until_stopped(session: &Arc<Session>, mut b
         let capacity = if trial_until.is_some() { 0 } else { session.reserve_for_claim(CLAIM_RUNS_MAX) };
         let request = claim_request(session, capacity, trial_until.is_some());
         let claim_in_progress = session.claims.begin();
+        let mut summary = ClaimSummary { number: session.claims.begun(), ..ClaimSummary::default() };
         let work = tokio::select! {
             biased;
             () = session.stopping.cancelled() => return ClaimLoopEnd::Stopping,
@@ -49,6 +51,7 @@ pub(in crate::worker) async fn claim_until_stopped(session: &Arc<Session>, mut b
             Ok(work) => {
                 session.settings.outage.answered(Call::Claim);
                 count_claim(session, &work, hinted_at.take());
+                (summary.claimed, summary.next_due) = (work.claimed.len(), work.next_due);
                 distribute(session, work, capacity)
             }
             Err(WorldError::Fenced(reason)) => {
@@ -76,6 +79,7 @@ pub(in crate::worker) async fn claim_until_stopped(session: &Arc<Session>, mut b
             // The next claim fails for the same reason, and reports it.
             tracing::debug!(session = %session.id, %error, "outboxes were not delivered");
         }
+        session.idle_checks.claim_ended(summary);
         let Some(NextClaim { epoch, until, is_limited }) = wait else { continue };
         // `busy` is held during the claim, so that a virtual clock does not advance while a claim is in progress.
         busy = tokio::select! {
@@ -84,6 +88,7 @@ pub(in crate::worker) async fn claim_until_stopped(session: &Arc<Session>, mut b
             () = session.lost.cancelled() => return ClaimLoopEnd::Lost,
             busy = session.world.changed(epoch, until) => busy,
             busy = session.capacity_freed.changed_since(capacity_epoch), if is_limited => busy,
+            () = session.idle_checks.claim_requested() => session.busy(),
             busy = drop_and_wait(busy) => busy,
         };
         hinted_at = Some(monotonic());
