@@ -34,6 +34,7 @@ pub(crate) mod polling;
 mod waker;
 
 mod holder_columns;
+mod summary;
 mod waits;
 
 #[cfg(test)]

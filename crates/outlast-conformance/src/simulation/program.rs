@@ -363,22 +363,12 @@ fn interpret<'a, const OLDER: bool>(ctx: &'a Context, program: &'a Program) -> I
                 drop(leaf.request::<OLDER>(ctx));
                 "forgot".into()
             }
-            Program::DropAfter(leaf, program) => {
+            Program::DropAfter(leaf, during)
+            | Program::AwaitAfter(leaf, during)
+            | Program::CancelAfter(leaf, during) => {
                 let requested = leaf.request::<OLDER>(ctx);
-                let seen = interpret::<OLDER>(ctx, program).await?;
-                drop(requested);
-                seen
-            }
-            Program::AwaitAfter(leaf, program) => {
-                let requested = leaf.request::<OLDER>(ctx);
-                let seen = interpret::<OLDER>(ctx, program).await?;
-                format!("{seen} {}", requested.outcome().await?)
-            }
-            Program::CancelAfter(leaf, program) => {
-                let requested = leaf.request::<OLDER>(ctx);
-                let seen = interpret::<OLDER>(ctx, program).await?;
-                requested.cancel();
-                format!("{seen} {:?}", requested.outcome().await)
+                let seen = interpret::<OLDER>(ctx, during).await?;
+                end_after(program, requested, seen).await?
             }
             Program::CleanUp(program, clean_up) => match interpret::<OLDER>(ctx, program).await {
                 Err(_) if ctx.is_cancelled() => interpret::<OLDER>(&ctx.shielded(), clean_up).await?,
@@ -412,6 +402,25 @@ fn interpret<'a, const OLDER: bool>(ctx: &'a Context, program: &'a Program) -> I
             many => at_once::<OLDER>(ctx, many).await?,
         })
     })
+}
+
+/// Drops, awaits or cancels an operation, after a program has seen something.
+async fn end_after<const OLDER: bool>(
+    program: &Program,
+    requested: RequestedOperation<OLDER>,
+    seen: String,
+) -> Result<String, Error> {
+    match program {
+        Program::AwaitAfter(..) => Ok(format!("{seen} {}", requested.outcome().await?)),
+        Program::CancelAfter(..) => {
+            requested.cancel();
+            Ok(format!("{seen} {:?}", requested.outcome().await))
+        }
+        _ => {
+            drop(requested);
+            Ok(seen)
+        }
+    }
 }
 
 async fn take<const OLDER: bool>(ctx: &Context, leaf: &Leaf, count: u8) -> Result<String, Error> {

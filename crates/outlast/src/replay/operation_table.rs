@@ -15,7 +15,7 @@ use outlast_core::{
 };
 
 use super::cancel::{REFUSED, Refusals};
-use super::children::{ChildOp, Children, OpenChild, PendingOutbox};
+use super::children::{ChildOp, Children, PendingOutbox};
 use super::code::ReplayCode;
 use super::history_index::HistoryIndex;
 use super::hooks::{Arrival, ArrivedPayload, CanRead, Hooks};
@@ -48,7 +48,7 @@ pub(super) struct OperationTable {
     /// The history that is being replayed; `None` in a live run.
     pub(super) history: Option<Box<HistoryIndex>>,
     /// The result of `patched` for each name.
-    patches: BTreeMap<Arc<str>, bool>,
+    pub(super) patches: BTreeMap<Arc<str>, bool>,
     /// Whether the engine is dropping the future: nothing that the future does counts any more.
     pub(super) is_closed: bool,
     /// Wakers to call when the lock is released.
@@ -624,70 +624,6 @@ impl OperationTable {
 
     pub(super) fn is_open(&self, op: OpNumber) -> bool {
         matches!(self.ops.get(op), Some(Op { phase: Phase::Open, .. }))
-    }
-
-    /// Everything that two replays of one history must agree on, as text.
-    pub(super) fn summary(&self) -> String {
-        use std::fmt::Write;
-        let mut text =
-            format!("next {} random {:x} cancelled {:?}\n", self.next_op, self.random, self.cancelled_at);
-        if let Some(refusals) = &self.refusals {
-            let _ = writeln!(text, "refused {}", refusals.count);
-        }
-        for (op, slot) in self.ops.iter() {
-            let phase = match &slot.phase {
-                Phase::Created => "created".to_owned(),
-                Phase::Open => "open".to_owned(),
-                Phase::Ended(Ok(output)) => format!("ended Ok({output:?})"),
-                // In its stored form, which does not change when the type gets another field.
-                Phase::Ended(Err(failure)) => {
-                    format!("ended Err({})", serde_json::to_string(failure).unwrap_or_default())
-                }
-            };
-            let kind = match &slot.kind {
-                OpKind::Step(step) => {
-                    let StepOp { new, failed, retry_at, queued, .. } = &**step;
-                    let queued = queued.as_deref().map(|Queued { run, queue, priority, .. }| {
-                        format!(" queued as {run} in {queue} at {priority}")
-                    });
-                    let queued = queued.unwrap_or_default();
-                    format!("step {} failed {failed} retry {retry_at:?}{queued}", new.name)
-                }
-                OpKind::Timer { fire_at, .. } => format!("timer {fire_at}"),
-                OpKind::Hook { name, timeout_at, taken, .. } => {
-                    let taken = taken.as_ref().filter(|_| self.rules >= 2);
-                    let taken = taken.map(|arrival| format!(" took {arrival:?}")).unwrap_or_default();
-                    format!("hook {name} until {timeout_at:?}{taken}")
-                }
-                OpKind::Child(child) => {
-                    format!("child {} {} until {:?}", child.workflow, child.run, child.timeout_at)
-                }
-            };
-            let _ = writeln!(text, "{op} {kind}: {phase}");
-        }
-        let cancelled = self.ops.iter().filter(|(_, slot)| slot.is_cancelled);
-        let cancelled: Vec<_> = cancelled.map(|(op, _)| op.0).collect();
-        if !cancelled.is_empty() {
-            let _ = writeln!(text, "cancelled {cancelled:?}");
-        }
-        let shielded = self.ops.iter().filter(|(_, slot)| slot.is_shielded);
-        let shielded: Vec<_> = shielded.map(|(op, _)| op.0).collect();
-        if !shielded.is_empty() {
-            let _ = writeln!(text, "shielded {shielded:?}");
-        }
-        if !self.tags.is_empty() {
-            let _ = writeln!(text, "tags {:?}", self.tags);
-        }
-        for (op, child) in &self.children {
-            let OpenChild { run, workflow, on_parent_end, is_step, .. } = child;
-            let is_step = if *is_step { " step" } else { "" };
-            let _ = writeln!(text, "child of {op}: {run} {workflow} {on_parent_end:?}{is_step}");
-        }
-        if !self.patches.is_empty() {
-            let _ = writeln!(text, "patches {:?}", self.patches);
-        }
-        self.hooks.summarize(&mut text);
-        text
     }
 
     /// Removes an operation that is no longer open from all indexes.

@@ -139,19 +139,7 @@ impl Session {
         stopping: CancellationToken,
     ) -> Result<Arc<Self>, WorldError> {
         let id = ids::session();
-        let code = settings.code.code();
-        let join = Join {
-            session: id,
-            host: host_name(),
-            pid: std::process::id(),
-            build: settings.build.clone(),
-            code: if settings.retention.is_some() { with_retention(code) } else { code },
-            queues: settings.queues.clone(),
-            time: settings.session_time,
-            rules: settings.rules,
-            format: settings.format(),
-        };
-        world.join(join).await?;
+        world.join(join_request(id, &settings)).await?;
         let taken_over = match world.takeover(id).await {
             Ok(runs) => runs,
             // This process was frozen since it joined, for so long that the session was taken over. The first claim
@@ -354,6 +342,22 @@ fn stuck_on_panic(
             }))
         }
     })
+}
+
+/// What a new session tells the world about its worker.
+fn join_request(session: SessionId, settings: &Settings) -> Join {
+    let code = settings.code.code();
+    Join {
+        session,
+        host: host_name(),
+        pid: std::process::id(),
+        build: settings.build.clone(),
+        code: if settings.retention.is_some() { with_retention(code) } else { code },
+        queues: settings.queues.clone(),
+        time: settings.session_time,
+        rules: settings.rules,
+        format: settings.format(),
+    }
 }
 
 fn host_name() -> String {

@@ -40,7 +40,7 @@ pub(in crate::worker) async fn claim_until_stopped(session: &Arc<Session>, mut b
         let capacity = if trial_until.is_some() { 0 } else { session.reserve_for_claim(CLAIM_RUNS_MAX) };
         let request = claim_request(session, capacity, trial_until.is_some());
         let claim_in_progress = session.claims.begin();
-        let mut summary = ClaimSummary { number: session.claims.begun(), ..ClaimSummary::default() };
+        let mut summary = ClaimSummary::of_claim(session.claims.begun());
         let work = tokio::select! {
             biased;
             () = session.stopping.cancelled() => return ClaimLoopEnd::Stopping,
@@ -50,8 +50,8 @@ pub(in crate::worker) async fn claim_until_stopped(session: &Arc<Session>, mut b
         let wait = match work {
             Ok(work) => {
                 session.settings.outage.answered(Call::Claim);
+                summary = summary.with_result(&work);
                 count_claim(session, &work, hinted_at.take());
-                (summary.claimed, summary.next_due) = (work.claimed.len(), work.next_due);
                 distribute(session, work, capacity)
             }
             Err(WorldError::Fenced(reason)) => {
@@ -73,12 +73,7 @@ pub(in crate::worker) async fn claim_until_stopped(session: &Arc<Session>, mut b
         };
         drop(claim_in_progress);
         session.has_claimed.cancel();
-        // Deliver after the claim and before the wait: an outbox that is committed in between is later than the
-        // claim's epoch, so the wait below ends at once. Before the claim, such an outbox would wait for the next hint.
-        if let Err(error) = session.deliver().await {
-            // The next claim fails for the same reason, and reports it.
-            tracing::debug!(session = %session.id, %error, "outboxes were not delivered");
-        }
+        deliver_outboxes(session).await;
         session.idle_checks.claim_ended(summary);
         let Some(NextClaim { epoch, until, is_limited }) = wait else { continue };
         // `busy` is held during the claim, so that a virtual clock does not advance while a claim is in progress.
@@ -92,6 +87,15 @@ pub(in crate::worker) async fn claim_until_stopped(session: &Arc<Session>, mut b
             busy = drop_and_wait(busy) => busy,
         };
         hinted_at = Some(monotonic());
+    }
+}
+
+/// Delivers outboxes after a claim and before the wait for the next one: an outbox that is committed in between is later
+/// than the claim's epoch, so the wait ends at once. Before the claim, such an outbox would wait for the next hint.
+async fn deliver_outboxes(session: &Session) {
+    if let Err(error) = session.deliver().await {
+        // The next claim fails for the same reason, and reports it.
+        tracing::debug!(session = %session.id, %error, "outboxes were not delivered");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Waiting until a worker is idle: it holds no run, and the world has none that is ready for it.
 
-use outlast_core::Timestamp;
+use outlast_core::{Timestamp, Work};
 use tokio::sync::{Notify, watch};
 
 use super::Session;
@@ -16,11 +16,23 @@ pub(in crate::worker) struct IdleChecks {
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::worker) struct ClaimSummary {
     /// The number of the claim in its session, from 1.
-    pub(in crate::worker) number: u64,
+    number: u64,
     /// The number of runs that were claimed.
-    pub(in crate::worker) claimed: usize,
+    claimed: usize,
     /// When the next run is due.
-    pub(in crate::worker) next_due: Option<Timestamp>,
+    next_due: Option<Timestamp>,
+}
+
+impl ClaimSummary {
+    /// A claim with this number that has not returned.
+    pub(in crate::worker) fn of_claim(number: u64) -> Self {
+        Self { number, ..Self::default() }
+    }
+
+    /// The same claim with its result.
+    pub(in crate::worker) fn with_result(self, work: &Work) -> Self {
+        Self { claimed: work.claimed.len(), next_due: work.next_due, ..self }
+    }
 }
 
 impl IdleChecks {
