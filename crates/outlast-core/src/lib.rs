@@ -40,7 +40,7 @@ pub use duration::IntoDuration;
 pub use error::WorldError;
 pub use event::{ChildStarted, Ended, Event, Judgement, OpNumber, Outcome, Queued, RunStarted, TurnRecord};
 pub use failed_builds::FailedBuilds;
-pub use failure::{ErrorClass, Failure, FailureKind};
+pub use failure::{CANCELLED_BY_WORKFLOW, ErrorClass, Failure, FailureKind};
 pub use history::History;
 pub use id::{AttemptId, IdSource, MessageId, RunId, SessionId, TurnId};
 pub use message::{EndableWithoutCode, Headers, Message, MessageBody, NewMessage, Sent};
@@ -48,8 +48,8 @@ pub use payload::{Codec, Payload, PayloadError, PlainJson};
 pub use report::{Report, UncommittedRuns, WorkerStatus};
 pub use retry::{Policy, Retry};
 pub use run::{
-    Counts, ListOrder, Page, Parent, ParentEnd, Pruned, QueuedSteps, RunQuery, RunView, Start, StartKey,
-    Started, Status, Stuck, StuckReason, Tags, Wait, complete_counts,
+    Counts, ListOrder, Page, Parent, ParentEnd, Pruned, QueuedSteps, Requester, RunQuery, RunView, Start,
+    StartKey, Started, Status, Stuck, StuckReason, Tags, Wait, complete_counts,
 };
 pub use run_map::{RunMap, RunSet};
 pub use state::{

@@ -135,6 +135,13 @@ impl SqliteWorld {
         })
     }
 
+    /// Simulates that the process of the session's worker was killed: its lock is free, so the next takeover releases its
+    /// runs. For tests.
+    #[doc(hidden)]
+    pub fn kill(&self, session: SessionId) {
+        self.locks.abandon(session);
+    }
+
     /// Copies the world, while it is in use, to a file that must not exist; see [`backup`](crate::backup()).
     ///
     /// # Errors

@@ -16,8 +16,10 @@ mod output_waiters;
 
 pub(crate) mod local_workers;
 
+mod events;
 mod inspect;
 mod list;
+mod operations;
 
 mod explain;
 
@@ -45,10 +47,12 @@ use crate::worker::outage::Outage;
 
 pub use backup::backup;
 pub use control::Cancel;
+pub use events::{EventView, EventsCall};
 pub use explain::{Attempting, Because, Explanation, JoinedWorker, Probe, Stopping, Waiting};
 pub use handle::RunHandle;
 pub use keyed::KeyedRun;
 pub use list::ListCall;
+pub use operations::OperationsCall;
 pub use send::SendCall;
 pub use start::StartCall;
 pub use start_many::StartManyCall;
@@ -105,6 +109,11 @@ impl Client {
         let local = LocalWorkers::of(&world);
         let (codec, outage) = (Arc::new(PlainJson), Arc::new(Outage::of_client()));
         Self { world, codec, outage, local, retry_time: Ok(retry::RETRY_TIME) }
+    }
+
+    /// Creates the client of a worker, which the steps of the worker use.
+    pub(crate) fn of_worker(world: Arc<dyn World>, codec: Arc<dyn Codec>) -> Self {
+        Self { codec, ..Self::new(world) }
     }
 
     /// Sets the codec that all payloads pass through. The workers of the runs need the same codec.

@@ -83,19 +83,24 @@ pub use authoring::json::IntoJson;
 pub use authoring::operation::{
     AbandonedChild, ChildOperation, HookOperation, Received, ReceivedOperation, StepOperation, TimerOperation,
 };
+pub use authoring::race::{RaceError, RaceOk, race_ok};
 pub use authoring::reconcile::{ReconcileFn, Reconciling, WithContext, WithoutContext, reconciling};
-pub use authoring::registry::{Register, Registry, StepMark, TupleMark, WorkflowMark};
+pub use authoring::register::{
+    CodeFor, CodeOfStep, CodeOfWorkflow, Register, Registrable, StepMark, TupleMark, WorkflowMark,
+};
+pub use authoring::registry::Registry;
 pub use authoring::retry::{retry, retry_with_clock};
 #[cfg(feature = "schema")]
 pub use authoring::schema::{HasSchema, Schema, schema_of};
 pub use authoring::step::{
-    ByName, NestedStep, Step, StepCode, StepContext, StepDefinition, StepFn, StepHandle,
+    ByName, NestedStep, StateFor, Step, StepCode, StepContext, StepDefinition, StepFn, StepHandle,
 };
 pub use authoring::unique::unique_key;
 pub use authoring::workflow::{RunFuture, Workflow, WorkflowDefinition, WorkflowFn, WorkflowHandle, checked};
 pub use client::{
-    Attempting, Because, Cancel, Client, Explanation, JoinedWorker, KeyedRun, ListCall, Probe, RunHandle,
-    SendCall, StartCall, StartManyCall, Stopping, Waiting, Within, backup,
+    Attempting, Because, Cancel, Client, EventView, EventsCall, Explanation, JoinedWorker, KeyedRun,
+    ListCall, OperationsCall, Probe, RunHandle, SendCall, StartCall, StartManyCall, Stopping, Waiting,
+    Within, backup,
 };
 pub use clock::SystemClock;
 pub use error::{Error, ErrorKind, StepError};
@@ -132,7 +137,7 @@ impl<T, E> ResultParts for Result<T, E> {
 pub mod prelude {
     pub use crate::{
         Client, Context, Error, ErrorClass, ParentEnd, Retry, RunHandle, Step, StepContext, StepError,
-        Worker, Workflow, select, step, workflow,
+        Worker, Workflow, race_ok, select, step, workflow,
     };
     pub use futures_util::future::{join_all, try_join_all};
     pub use futures_util::stream::{FuturesUnordered, StreamExt};

@@ -16,6 +16,7 @@ mod operation_map;
 mod operation_table;
 
 mod cancel;
+mod cancel_operation;
 mod children;
 mod hooks;
 mod queued;
@@ -33,6 +34,7 @@ pub(crate) mod polling;
 mod waker;
 
 mod holder_columns;
+mod summary;
 mod waits;
 
 #[cfg(test)]

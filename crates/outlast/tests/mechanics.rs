@@ -12,6 +12,7 @@ mod mechanics {
     mod at_most_once;
     mod blocking;
     mod cancel;
+    mod cancel_operation;
     mod children;
     mod client_retries;
     mod context_outside_turn;
@@ -26,6 +27,7 @@ mod mechanics {
     mod handles;
     mod heartbeat;
     mod history_length;
+    mod idle;
     mod inbox;
     mod input_checks;
     mod kept_outcomes;
@@ -51,6 +53,7 @@ mod mechanics {
     mod shields;
     mod slow_drops;
     mod starts;
+    mod step_context;
     mod stuck;
     mod takeover;
     mod turn_parts;

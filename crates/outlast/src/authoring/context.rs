@@ -245,7 +245,8 @@ impl Context {
     ///
     /// A child that is still running when its parent ends is cancelled, unless
     /// [`on_parent_end`](ChildOperation::on_parent_end) says otherwise. A cancel of the parent is passed on to it.
-    /// Dropping the operation discards only the outcome: the child continues.
+    /// Dropping the operation discards only the outcome: the child continues, unless it is told to
+    /// [stop then](ChildOperation::cancel_on_drop).
     /// [`abandon`](ChildOperation::abandon) starts an independent run.
     ///
     /// ```

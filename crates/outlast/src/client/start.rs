@@ -336,6 +336,7 @@ impl StartTemplate {
             not_before: self.begin.map(|begin| begin.resolve(now)).filter(|begin| *begin > now),
             deadline: self.deadline(now)?,
             policy: None,
+            requester: None,
         };
         check_start(&start)?;
         Ok(start)

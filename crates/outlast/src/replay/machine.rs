@@ -14,8 +14,8 @@ use std::task::{Context as TaskContext, Poll, Waker};
 
 use outlast_core::limits::POLLS_PER_DELIVERY_MAX;
 use outlast_core::{
-    Codec, Event, Headers, MessageId, NewMessage, OpNumber, Outbox, Payload, Policy, RunId, RunStarted,
-    Status, Stuck, StuckReason, Timestamp, TurnRecord, Wait,
+    Codec, Event, Headers, MessageId, NewMessage, OpNumber, Outbox, Payload, Policy, Requester, RunId,
+    RunStarted, Status, Stuck, StuckReason, Timestamp, TurnRecord, Wait,
 };
 use tokio::task::coop::{Unconstrained, unconstrained};
 
@@ -386,6 +386,11 @@ impl Machine {
         self.state.headers()
     }
 
+    /// The workflow and the tags that the code of a step sees.
+    pub(crate) fn requester(&self) -> Requester {
+        self.state.requester()
+    }
+
     /// Whether a cancel was delivered to the run.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.state.is_cancelled()
@@ -525,10 +530,16 @@ impl Machine {
         })
     }
 
-    /// Whether a failed attempt at this step may be followed by another one at `at`. A shielded step always may; others
-    /// may not after a cancel or the deadline.
+    /// Whether a failed attempt at this step may be followed by another one at `at`. A step that the workflow has
+    /// cancelled may not, a shielded step always may, and others may not after a cancel or the deadline.
     pub(crate) fn may_retry(&self, op: OpNumber, at: Timestamp) -> bool {
-        if self.state.table.lock().is_shielded(op) {
+        let table = self.state.table.lock();
+        if table.is_cancelled(op) {
+            return false;
+        }
+        let is_shielded = table.is_shielded(op);
+        drop(table);
+        if is_shielded {
             return true;
         }
         if self.deadline_before(op, at).is_some() {

@@ -5,6 +5,7 @@
 //! replayed, and the whole history is replayed once more at the end.
 
 mod cancel;
+mod cancel_operation;
 mod children;
 mod clock;
 mod divergence;
@@ -116,6 +117,7 @@ impl Case {
             parent: None,
             deadline: None,
             policy: None,
+            requester: None,
         })
     }
 

@@ -2,7 +2,7 @@
 
 use outlast_core::{History, RunId, TurnRecord};
 
-use crate::authoring::registry::Register;
+use crate::authoring::register::Register;
 use crate::error::Error;
 
 /// Replays the whole history of a run with this code, and returns the number of its events.

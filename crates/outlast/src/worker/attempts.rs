@@ -21,7 +21,7 @@ use std::task::{Context as TaskContext, Poll, ready};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::{FutureExt, future::BoxFuture};
-use outlast_core::{AttemptId, Clock, Codec, Event, Headers, OpNumber, RunId, SessionId};
+use outlast_core::{AttemptId, Clock, Codec, Event, Headers, OpNumber, Requester, RunId, SessionId};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
@@ -33,6 +33,7 @@ use super::background_drops::BackgroundDrops;
 use super::metrics::Meter;
 use crate::authoring::attempt::{AttemptInfo, AttemptSignals, HeartbeatTarget, StopReason};
 use crate::authoring::registry::StepCall;
+use crate::client::Client;
 use crate::replay::{DropInBackground, StepToAttempt};
 
 /// Generates the ids of a session's attempts.
@@ -75,6 +76,9 @@ pub(super) struct AttemptEnvironment<'a> {
     pub(super) heartbeats: &'a Arc<Heartbeats>,
     /// The headers of the run.
     pub(super) headers: &'a Arc<Headers>,
+    /// The workflow and tags of the run that requested the steps.
+    pub(super) requester: &'a Requester,
+    pub(super) client: &'a Arc<Client>,
     pub(super) ids: &'a AttemptIds,
     /// The rules of the run.
     pub(super) rules: u32,
@@ -203,11 +207,21 @@ impl Attempts {
     /// Asks the attempt at a step to stop, because the workflow dropped the step. If it has not begun, it does not
     /// begin.
     pub(super) fn drop_step(&self, op: OpNumber) {
-        let inline = self.inline.as_ref().filter(|inline| inline.op == op).map(|inline| &inline.info);
-        let spawned = || self.spawned.as_ref()?.infos.get(&op);
-        if let Some(info) = inline.or_else(spawned) {
+        if let Some(info) = self.info(op) {
             info.drop_step();
         }
+    }
+
+    /// Asks the attempt at a step to stop, because the workflow cancelled the step. Its outcome is awaited.
+    pub(super) fn cancel_step(&self, op: OpNumber) {
+        if let Some(info) = self.info(op) {
+            info.stop(StopReason::Cancelled);
+        }
+    }
+
+    fn info(&self, op: OpNumber) -> Option<&Arc<AttemptInfo>> {
+        let inline = self.inline.as_ref().filter(|inline| inline.op == op).map(|inline| &inline.info);
+        inline.or_else(|| self.spawned.as_ref()?.infos.get(&op))
     }
 
     /// Prevents attempts that have not begun, except those at the steps `spared`, because their steps are about to be
@@ -269,6 +283,15 @@ pub(super) fn dropped_steps(events: &[Event]) -> Vec<OpNumber> {
     dropped.collect()
 }
 
+/// The operations that a turn with these events cancelled.
+pub(super) fn cancelled_operations(events: &[Event]) -> Vec<OpNumber> {
+    let cancelled = events.iter().filter_map(|event| match event {
+        Event::OperationCancelled { op } => Some(*op),
+        _ => None,
+    });
+    cancelled.collect()
+}
+
 /// The end of an attempt whose task has ended without a result. A panic that was not caught is a failed attempt; when
 /// the runtime shuts down, the attempt has no end.
 fn end_of_panicked_task(
@@ -303,6 +326,9 @@ fn attempt_info(
         id: environment.ids.next(),
         step: step.name.clone(),
         headers: environment.headers.clone(),
+        workflow: environment.requester.workflow.clone(),
+        tags: environment.requester.tags.clone(),
+        client: environment.client.clone(),
         attempt: step.attempt,
         is_first: prepared.is_first,
         is_maybe_attempted: prepared.is_maybe_attempted,

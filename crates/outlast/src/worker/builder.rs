@@ -12,7 +12,7 @@ use outlast_core::limits::{
     SESSION_DEFAULT, SESSION_MIN, TURN_TIME_DEFAULT,
 };
 use outlast_core::queue::{check_queue, default_queues};
-use outlast_core::{Codec, IntoDuration, PlainJson, World};
+use outlast_core::{Codec, IntoDuration, PlainJson, Timestamp, World};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -26,7 +26,8 @@ use super::metrics::Meter;
 use super::outage::Outage;
 use super::session::Session;
 use super::settings::Settings;
-use crate::authoring::registry::{Register, Registry};
+use crate::authoring::register::{CodeFor, Registrable};
+use crate::authoring::registry::Registry;
 use crate::authoring::step::StepHandle;
 use crate::error::{Error, StepError};
 
@@ -52,6 +53,7 @@ pub struct WorkerBuilder<S> {
     blocking_max: usize,
     retention: Option<Duration>,
     rules: u32,
+    local_world: Option<Arc<dyn World>>,
     problem: Option<Error>,
 }
 
@@ -76,6 +78,7 @@ impl WorkerBuilder<()> {
             blocking_max: BLOCKING_ATTEMPTS_DEFAULT,
             retention: None,
             rules: RULES,
+            local_world: None,
             problem: None,
         }
     }
@@ -106,6 +109,7 @@ impl WorkerBuilder<()> {
             blocking_max: self.blocking_max,
             retention: self.retention,
             rules: self.rules,
+            local_world: self.local_world,
             problem: self.problem,
         }
     }
@@ -126,10 +130,15 @@ impl WorkerBuilder<()> {
 }
 
 impl<S: Send + Sync + 'static> WorkerBuilder<S> {
-    /// Adds code: a function with `#[workflow]` or `#[step]`, or a tuple of them. Repeated calls add up.
+    /// Adds code: a function with `#[workflow]` or `#[step]`, or a tuple of up to 24 of them, or of tuples. Repeated
+    /// calls add up.
     #[must_use]
-    pub fn register<R: Register<S, M>, M>(mut self, code: R) -> Self {
-        code.register(&mut self.registry);
+    pub fn register<R: Registrable<M>, M>(mut self, code: R) -> Self
+    where
+        R::Code: CodeFor<S>,
+    {
+        drop(code);
+        R::Code::add_to(&mut self.registry);
         self.has_code = true;
         self
     }
@@ -158,6 +167,15 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     #[must_use]
     pub fn on(mut self, world: Arc<dyn World>) -> Self {
         self.world = world;
+        self
+    }
+
+    /// Sets the world of the clients whose starts the worker takes without a claim, if the worker joins another one. For
+    /// the test world of `outlast-testkit`.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn local_to(mut self, world: Arc<dyn World>) -> Self {
+        self.local_world = Some(world);
         self
     }
 
@@ -383,10 +401,40 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
             blocking_permits: Arc::new(Semaphore::new(self.blocking_max)),
             retention: self.retention,
             rules: self.rules,
+            local_world: self.local_world,
         });
         let stopping = CancellationToken::new();
-        let session = Session::join(self.world.clone(), settings, stopping.clone()).await?;
+        let session = Session::join(self.world, settings, stopping.clone()).await?;
         session.log_joined();
-        Ok(Worker::start(&self.world, session, stopping).await)
+        Ok(Worker::start(session, stopping).await)
+    }
+
+    /// Joins the world, executes all runs that are ready until the worker is [idle](Worker::idle), and stops: for
+    /// programs that are started by a timer or a request and do not keep running. Returns the time at which the next
+    /// run is due; `None` if there is none that waits for a time.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn greet(ctx: Context, name: String) -> Result<String, Error> {
+    /// #     ctx.sleep("1h").await?;
+    /// #     Ok(name)
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// let run = Client::new(world.clone()).start(greet, "Ada").await?;
+    /// let next = Worker::builder(world).register(greet).run_until_idle().await?;
+    /// assert_eq!(next, run.view().await?.wake_at); // in an hour: call it again then
+    /// # assert!(next.is_some());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start), [`Worker::idle`] and [`Worker::stop`].
+    pub async fn run_until_idle(self) -> Result<Option<Timestamp>, Error> {
+        let worker = self.start().await?;
+        let next = worker.idle().await?;
+        worker.stop().await?;
+        Ok(next)
     }
 }

@@ -20,6 +20,8 @@ pub(super) mod hand_back;
 
 pub(crate) mod retention;
 
+pub(super) mod idle;
+
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -38,6 +40,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use self::idle::IdleChecks;
 use self::live_runs::LiveRuns;
 use self::retention::with_retention;
 use super::attempts::AttemptIds;
@@ -47,6 +50,7 @@ use super::outage::{Call, whole_time};
 use super::read_all::read_history;
 use super::run::machine_cache::MachineCache;
 use super::settings::Settings;
+use crate::client::Client;
 use crate::ids;
 use crate::replay::panic_text;
 
@@ -85,6 +89,10 @@ pub(super) struct Session {
     /// Whether the number of held runs, according to the last beat, differed from the number of live runs.
     held_count_differed: AtomicBool,
     pub(super) attempt_ids: AttemptIds,
+    /// The client of the steps.
+    pub(super) client: Arc<Client>,
+    /// The claims that waiters for an idle worker have requested, and the results of all claims.
+    pub(super) idle_checks: IdleChecks,
     live: Mutex<LiveRuns>,
 }
 
@@ -100,6 +108,11 @@ impl ClaimCounter {
     pub(super) fn begin(&self) -> ClaimInProgress<'_> {
         self.begun.fetch_add(1, Ordering::AcqRel);
         ClaimInProgress(self)
+    }
+
+    /// The number of claims that have begun.
+    pub(super) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Acquire)
     }
 
     /// The number of the claim that is in progress.
@@ -126,19 +139,7 @@ impl Session {
         stopping: CancellationToken,
     ) -> Result<Arc<Self>, WorldError> {
         let id = ids::session();
-        let code = settings.code.code();
-        let join = Join {
-            session: id,
-            host: host_name(),
-            pid: std::process::id(),
-            build: settings.build.clone(),
-            code: if settings.retention.is_some() { with_retention(code) } else { code },
-            queues: settings.queues.clone(),
-            time: settings.session_time,
-            rules: settings.rules,
-            format: settings.format(),
-        };
-        world.join(join).await?;
+        world.join(join_request(id, &settings)).await?;
         let taken_over = match world.takeover(id).await {
             Ok(runs) => runs,
             // This process was frozen since it joined, for so long that the session was taken over. The first claim
@@ -148,6 +149,7 @@ impl Session {
         };
         settings.outage.answered(Call::Join);
         let (runtime, lost) = (Handle::current(), CancellationToken::new());
+        let client = Arc::new(Client::of_worker(settings.client_world(&world), settings.codec.clone()));
         let (clock, cached_max) = (world.clock(), settings.cached_max);
         let session = Arc::new(Self {
             id,
@@ -175,6 +177,8 @@ impl Session {
             rules: AtomicU32::new(1),
             held_count_differed: AtomicBool::new(false),
             attempt_ids: AttemptIds::new(id),
+            client,
+            idle_checks: IdleChecks::default(),
             live: Mutex::default(),
             world,
             runtime,
@@ -347,6 +351,22 @@ fn stuck_on_panic(
             }))
         }
     })
+}
+
+/// What a new session tells the world about its worker.
+fn join_request(session: SessionId, settings: &Settings) -> Join {
+    let code = settings.code.code();
+    Join {
+        session,
+        host: host_name(),
+        pid: std::process::id(),
+        build: settings.build.clone(),
+        code: if settings.retention.is_some() { with_retention(code) } else { code },
+        queues: settings.queues.clone(),
+        time: settings.session_time,
+        rules: settings.rules,
+        format: settings.format(),
+    }
 }
 
 fn host_name() -> String {

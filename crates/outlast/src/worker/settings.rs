@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_core::Codec;
 use outlast_core::event::{FORMAT, RULES, format_of_rules};
+use outlast_core::{Codec, World};
 use tokio::sync::Semaphore;
 
 use super::attempts::PreparedStep;
@@ -51,9 +51,16 @@ pub(super) struct Settings {
     pub(super) retention: Option<Duration>,
     /// The highest rules that the worker announces.
     pub(super) rules: u32,
+    /// The world of the clients to which the worker is local, if it is not the one that the worker joins. For tests.
+    pub(super) local_world: Option<Arc<dyn World>>,
 }
 
 impl Settings {
+    /// The world of the clients to which a worker of `world` is local.
+    pub(super) fn client_world(&self, world: &Arc<dyn World>) -> Arc<dyn World> {
+        self.local_world.as_ref().unwrap_or(world).clone()
+    }
+
     /// The highest durable format that the worker announces.
     pub(super) fn format(&self) -> u32 {
         if self.rules < RULES { format_of_rules(self.rules) } else { FORMAT }

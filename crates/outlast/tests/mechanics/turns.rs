@@ -263,6 +263,7 @@ fn taken(key: &str) -> outlast::core::Start {
         not_before: None,
         deadline: None,
         policy: None,
+        requester: None,
     }
 }
 

@@ -216,6 +216,9 @@ impl<'a> LiveRun<'a> {
         if !self.lost_details.is_empty() {
             steps = steps.into_iter().map(|step| self.with_lost_details(step)).collect();
         }
+        if steps.is_empty() {
+            return Ok(());
+        }
         let session = &self.task.session;
         let settings = &session.settings;
         let prepared = steps.into_iter().filter_map(|step| {
@@ -228,6 +231,8 @@ impl<'a> LiveRun<'a> {
             runtime: &session.runtime,
             meter: &settings.meter,
             headers: self.machine.headers(),
+            requester: &self.machine.requester(),
+            client: &session.client,
             ids: &session.attempt_ids,
             heartbeats: &session.heartbeats,
             rules: self.machine.rules(),

@@ -7,6 +7,7 @@ use outlast_core::limits::{CLAIM_RUNS_MAX, DEADLINE_GRACE, IDLE_CLAIM};
 use outlast_core::{Backoff, Busy, ClaimRequest, SuspectRoom, Timestamp, Work, WorldError};
 
 use super::Session;
+use super::idle::ClaimSummary;
 use super::missing_histories::read_missing_histories;
 use crate::clock::{monotonic, pause_before_retry};
 use crate::worker::outage::Call;
@@ -39,6 +40,7 @@ pub(in crate::worker) async fn claim_until_stopped(session: &Arc<Session>, mut b
         let capacity = if trial_until.is_some() { 0 } else { session.reserve_for_claim(CLAIM_RUNS_MAX) };
         let request = claim_request(session, capacity, trial_until.is_some());
         let claim_in_progress = session.claims.begin();
+        let mut summary = ClaimSummary::of_claim(session.claims.begun());
         let work = tokio::select! {
             biased;
             () = session.stopping.cancelled() => return ClaimLoopEnd::Stopping,
@@ -49,6 +51,7 @@ pub(in crate::worker) async fn claim_until_stopped(session: &Arc<Session>, mut b
             Ok(work) => {
                 session.settings.outage.answered(Call::Claim);
                 backoff.reset();
+                summary = summary.with_result(&work);
                 count_claim(session, &work, hinted_at.take());
                 distribute(session, work, capacity)
             }
@@ -71,12 +74,8 @@ pub(in crate::worker) async fn claim_until_stopped(session: &Arc<Session>, mut b
         };
         drop(claim_in_progress);
         session.has_claimed.cancel();
-        // Deliver after the claim and before the wait: an outbox that is committed in between is later than the
-        // claim's epoch, so the wait below ends at once. Before the claim, such an outbox would wait for the next hint.
-        if let Err(error) = session.deliver().await {
-            // The next claim fails for the same reason, and reports it.
-            tracing::debug!(session = %session.id, %error, "outboxes were not delivered");
-        }
+        deliver_outboxes(session).await;
+        session.idle_checks.claim_ended(summary);
         let Some(NextClaim { epoch, until, is_limited }) = wait else { continue };
         // `busy` is held during the claim, so that a virtual clock does not advance while a claim is in progress.
         busy = tokio::select! {
@@ -85,9 +84,19 @@ pub(in crate::worker) async fn claim_until_stopped(session: &Arc<Session>, mut b
             () = session.lost.cancelled() => return ClaimLoopEnd::Lost,
             busy = session.world.changed(epoch, until) => busy,
             busy = session.capacity_freed.changed_since(capacity_epoch), if is_limited => busy,
+            () = session.idle_checks.claim_requested() => session.busy(),
             busy = drop_and_wait(busy) => busy,
         };
         hinted_at = Some(monotonic());
+    }
+}
+
+/// Delivers outboxes after a claim and before the wait for the next one: an outbox that is committed in between is later
+/// than the claim's epoch, so the wait ends at once. Before the claim, such an outbox would wait for the next hint.
+async fn deliver_outboxes(session: &Session) {
+    if let Err(error) = session.deliver().await {
+        // The next claim fails for the same reason, and reports it.
+        tracing::debug!(session = %session.id, %error, "outboxes were not delivered");
     }
 }
 
