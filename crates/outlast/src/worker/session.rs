@@ -149,17 +149,12 @@ impl Session {
         settings.outage.answered(Call::Join);
         let (runtime, lost) = (Handle::current(), CancellationToken::new());
         let (clock, cached_max) = (world.clock(), settings.cached_max);
+        let committer = Committer::new(world.clone(), id, runtime.clone(), settings.clone(), lost.clone());
         let session = Arc::new(Self {
             id,
             joined_at: clock.now(),
             clock,
-            committer: Arc::new(Committer::new(
-                world.clone(),
-                id,
-                runtime.clone(),
-                settings.clone(),
-                lost.clone(),
-            )),
+            committer: Arc::new(committer),
             settings,
             cache: Mutex::new(MachineCache::new(cached_max)),
             stopping,
