@@ -151,17 +151,12 @@ impl Session {
         let (runtime, lost) = (Handle::current(), CancellationToken::new());
         let client = Arc::new(Client::of_worker(settings.client_world(&world), settings.codec.clone()));
         let (clock, cached_max) = (world.clock(), settings.cached_max);
+        let committer = Committer::new(world.clone(), id, runtime.clone(), settings.clone(), lost.clone());
         let session = Arc::new(Self {
             id,
             joined_at: clock.now(),
             clock,
-            committer: Arc::new(Committer::new(
-                world.clone(),
-                id,
-                runtime.clone(),
-                settings.clone(),
-                lost.clone(),
-            )),
+            committer: Arc::new(committer),
             settings,
             cache: Mutex::new(MachineCache::new(cached_max)),
             stopping,
