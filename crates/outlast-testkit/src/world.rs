@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tempfile::TempDir;
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinHandle;
 
 pub use self::crash::CrashPoint;
@@ -318,7 +318,7 @@ async fn replace_workers(
     current: Arc<CurrentWorker>,
     world: Arc<dyn World>,
     crashes: Arc<Crashes>,
-    mut requests: UnboundedReceiver<Busy>,
+    mut requests: Receiver<Busy>,
 ) {
     while let Some(busy) = requests.recv().await {
         let crashed = current.lock().take();

@@ -17,7 +17,7 @@ use outlast_core::{
     WorldError,
 };
 use parking_lot::Mutex;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 /// A point at which [`TestWorld::crash_worker`](crate::TestWorld::crash_worker) crashes the worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl CrashPoint {
 pub(super) struct Crashes {
     clock: Arc<dyn Clock>,
     state: Mutex<CrashState>,
-    requests: UnboundedSender<Busy>,
+    requests: Sender<Busy>,
 }
 
 #[derive(Debug, Default)]
@@ -88,8 +88,9 @@ struct CrashState {
 impl Crashes {
     /// Without planned crashes. The receiver gets a request for each worker that must be replaced; the clock is busy
     /// until the request is dropped.
-    pub(super) fn new(clock: Arc<dyn Clock>) -> (Arc<Self>, UnboundedReceiver<Busy>) {
-        let (requests, received) = unbounded_channel();
+    pub(super) fn new(clock: Arc<dyn Clock>) -> (Arc<Self>, Receiver<Busy>) {
+        // There is at most one crashed worker that is not replaced.
+        let (requests, received) = channel(1);
         (Arc::new(Self { clock, state: Mutex::default(), requests }), received)
     }
 
@@ -112,7 +113,7 @@ impl Crashes {
         if state.crashed.replace(session).is_none() {
             state.count += 1;
             // If the test world is gone, so is the worker.
-            let _ = self.requests.send(self.clock.busy());
+            let _ = self.requests.try_send(self.clock.busy());
         }
     }
 
