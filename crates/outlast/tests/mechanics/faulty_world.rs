@@ -224,11 +224,6 @@ impl Faults {
         self.state.lock().plans.push(FaultPlan { call, skip, concerns, fault });
     }
 
-    /// Records a call that faults do not affect.
-    fn record(&self, call: Call) {
-        self.state.lock().sizes.entry(call).or_default().push(1);
-    }
-
     fn next(&self, call: Call, size: usize, turns: &[Turn]) -> Option<Fault> {
         let mut state = self.state.lock();
         state.sizes.entry(call).or_default().push(size);
