@@ -21,7 +21,7 @@ pub use json::{EventError, NEWER_BUILD};
 
 /// The highest version of the durable format that this build can read. A run needs at least the format in which its
 /// events and messages were introduced; see [`format`](crate::format).
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 2;
 
 /// The highest version of the engine's semantics that this build knows. A run keeps the rules that it was started
 /// with.
