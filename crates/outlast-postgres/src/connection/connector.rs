@@ -1,6 +1,7 @@
 //! [`Connector`]: makes connections and pools, with the server settings that the world's statements need.
 
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Config, Connection, Error, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use crate::connection::failed_stream::connection_error;
 use crate::connection::tls::tls_connector;
 use crate::connection::url::ConnectionTarget;
 
@@ -79,7 +81,11 @@ impl Connector {
         let connecting = async move { tokio::time::timeout(limit, config.connect(tls)).await };
         match self.handle.spawn(connecting).await {
             Ok(Ok(connection)) => connection,
-            Ok(Err(_)) | Err(_) => Err(Error::__private_api_timeout()),
+            Ok(Err(_)) => {
+                let message = format!("the server did not complete the login within {limit:?}");
+                Err(connection_error(io::ErrorKind::TimedOut, message).await)
+            }
+            Err(error) => Err(connection_error(io::ErrorKind::Other, error.to_string()).await),
         }
     }
 
