@@ -15,6 +15,7 @@ pub mod history;
 pub mod id;
 pub mod limits;
 pub mod message;
+pub mod paging;
 pub mod payload;
 pub mod queue;
 pub mod refusal;
@@ -35,7 +36,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub use change_signal::{ChangeSignal, Waiters};
 pub use duration::IntoDuration;
-pub use error::WorldError;
+pub use error::{Cause, ErrorText, WorldError};
 pub use event::{ChildStarted, Ended, Event, Judgement, OpNumber, Outcome, Queued, RunStarted, TurnRecord};
 pub use failed_builds::FailedBuilds;
 pub use failure::{ErrorClass, Failure, FailureKind};
@@ -61,4 +62,4 @@ pub use work::{
     Beat, ClaimRequest, Claimed, ClaimedHistory, Code, HeartbeatDetails, Join, SuspectRoom, UnreadMessages,
     Work, WorkerView,
 };
-pub use world::{Delivered, Description, Effects, World};
+pub use world::{Delivered, Description, Effects, World, WorldMethod, WorldWrapper};

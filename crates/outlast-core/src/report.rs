@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 /// field is ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Report {
     /// Whether it accepts new work.
     pub status: WorkerStatus,

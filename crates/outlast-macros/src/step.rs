@@ -60,11 +60,11 @@ fn definition(
     quote! {
         #(#cfg)*
         #[automatically_derived]
-        impl ::outlast::StepDefinition for #marker {
+        impl ::outlast::__private::StepDefinition for #marker {
             #types
             const NAME: &'static str = #name;
             const WAS: &'static [&'static str] = &[#(#was),*];
-            fn policy() -> ::outlast::Policy {
+            fn policy() -> ::outlast::__private::Policy {
                 #policy
             }
             #unique
@@ -90,8 +90,8 @@ fn code(function: &ItemFn, signature: &Signature, reconcile: Option<&Path>) -> T
         #(#cfg)*
         #[automatically_derived]
         #deprecated
-        impl #generics ::outlast::StepCode<#state> for #marker {
-            fn attempt(#cx: ::outlast::StepContext<#state>, #input: Self::Input) -> ::outlast::Attempt<Self> {
+        impl #generics ::outlast::__private::StepCode<#state> for #marker {
+            fn attempt(#cx: ::outlast::__private::StepContext<#state>, #input: Self::Input) -> ::outlast::__private::Attempt<Self> {
                 #name(#context #(#arguments),*)
             }
             #reconcile
@@ -112,10 +112,11 @@ fn reconcile_function(
     };
     // With the span of the function's name, so that type errors are shown there.
     let here = Span::call_site().located_at(look_up.span());
-    let call = quote_spanned!(here=> ::outlast::reconciling::<Self, _, _, _>(#look_up, #given, #input));
+    let call =
+        quote_spanned!(here=> ::outlast::__private::reconciling::<Self, _, _, _>(#look_up, #given, #input));
     quote! {
         const RECONCILES: bool = true;
-        fn reconcile(#cx: ::outlast::StepContext<#state>, #input: Self::Input) -> ::outlast::Reconciling<Self> {
+        fn reconcile(#cx: ::outlast::__private::StepContext<#state>, #input: Self::Input) -> ::outlast::__private::Reconciling<Self> {
             #call
         }
     }

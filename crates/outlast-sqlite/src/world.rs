@@ -1,20 +1,18 @@
 //! [`SqliteWorld`]: the `World` contract, method by method.
 
-use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
 
 use async_trait::async_trait;
 use outlast_core::limits::HISTORY_TURNS_READ_MAX;
 use outlast_core::refusal::{check_batch, check_histories, check_join, check_starts, no_run, session_gone};
+use outlast_core::time::event_or_time;
 use outlast_core::turn::HeldRun;
 use outlast_core::world::Answers;
 use outlast_core::{
-    Beat, Busy, ChangeSignal, ClaimRequest, Clock, Committed, Counts, Description, Effects, Ended,
-    HeartbeatDetails, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent,
-    SessionId, Start, Started, Timestamp, Turn, TurnRecord, Waiters, Work, WorkerView, World, WorldError,
+    Beat, Busy, ChangeSignal, ClaimRequest, Clock, Committed, Counts, Description, Ended, HeartbeatDetails,
+    Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId, Start,
+    Started, Timestamp, Turn, TurnRecord, Waiters, Work, WorkerView, World, WorldError,
 };
 
 use crate::connection::clock::WorldClock;
@@ -43,6 +41,7 @@ use crate::write::prune::{DeleteProgress, Prune, prune, prune_leftovers};
 use crate::write::send::send_by_client;
 use crate::write::start::{EncodedStart, start};
 use crate::write::turn::EncodedTurn;
+#[cfg(feature = "test-support")]
 use crate::write::tx::Tx;
 use crate::write::writer::{Writer, WriterThread};
 
@@ -143,7 +142,7 @@ impl SqliteWorld {
 
     /// Limits the file to `pages` pages, or to its current size if that is larger; `None` removes the limit. For tests:
     /// it simulates a full disk.
-    #[doc(hidden)]
+    #[cfg(feature = "test-support")]
     pub async fn limit_pages(&self, pages: Option<u32>) -> Result<(), WorldError> {
         let limit = |tx: &mut Tx<'_>, pages: &u32| {
             tx.connection.pragma_update_and_check(None, "max_page_count", *pages, |_| Ok(()))?;
@@ -192,10 +191,7 @@ impl World for SqliteWorld {
         if found.is_some() {
             return Ok(found);
         }
-        Ok(match event_or_timeout(end, self.clock.sleep_until(until)).await {
-            EventOrTimeout::Event(ended) => Some(ended),
-            EventOrTimeout::Timeout(_) => None,
-        })
+        Ok(event_or_time(end, self.clock.sleep_until(until)).await.ok())
     }
 
     async fn history(&self, run: RunId, from: u64, limit: usize) -> Result<Vec<TurnRecord>, WorldError> {
@@ -320,8 +316,8 @@ impl World for SqliteWorld {
 
     async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
         let _listener = self.change_watcher.listen();
-        match event_or_timeout(self.change_signal.changed_since(epoch), self.clock.sleep_until(until)).await {
-            EventOrTimeout::Event(busy) | EventOrTimeout::Timeout(busy) => busy,
+        match event_or_time(self.change_signal.changed_since(epoch), self.clock.sleep_until(until)).await {
+            Ok(busy) | Err(busy) => busy,
         }
     }
 
@@ -355,34 +351,9 @@ impl World for SqliteWorld {
                 "survives the death of the process; a power failure may lose the most recent commits"
             }
         };
-        Description {
-            kind: "sqlite",
-            place: self.path.display().to_string(),
-            durability: durability.into(),
-            hints: self.change_watcher.description().into(),
-            commit_concurrency: 1,
-            effects: Effects::Inline,
-        }
+        let mut description = Description::new("sqlite", self.path.display().to_string());
+        description.durability = durability.into();
+        description.hints = self.change_watcher.description().into();
+        description
     }
-}
-
-/// What happened first.
-enum EventOrTimeout<T> {
-    Event(T),
-    Timeout(Busy),
-}
-
-/// Waits for an event or a timeout. If both are ready, the event wins.
-async fn event_or_timeout<T>(
-    event: impl Future<Output = T>,
-    mut timeout: Pin<Box<dyn Future<Output = Busy> + Send>>,
-) -> EventOrTimeout<T> {
-    let mut event = pin!(event);
-    std::future::poll_fn(|cx| {
-        if let Poll::Ready(happened) = event.as_mut().poll(cx) {
-            return Poll::Ready(EventOrTimeout::Event(happened));
-        }
-        timeout.as_mut().poll(cx).map(EventOrTimeout::Timeout)
-    })
-    .await
 }

@@ -229,7 +229,7 @@ where
             }
             // The message of the world describes work that resumes automatically; this call does not.
             Err(WorldError::Unavailable(text)) => {
-                return Err(WorldError::Unavailable(format!(
+                return Err(WorldError::unavailable(format!(
                     "{text} (tried {TRIES} times: make the call again)"
                 )));
             }
@@ -243,7 +243,7 @@ fn single_answer<T>(mut answers: Vec<Result<T, WorldError>>) -> Result<T, WorldE
 }
 
 fn wrong_answer_count(answers: usize, questions: usize) -> WorldError {
-    WorldError::Corrupt(format!("the world returned {answers} results for {questions} requests"))
+    WorldError::corrupt(format!("the world returned {answers} results for {questions} requests"))
 }
 
 fn check_text(what: &str, text: &str, bytes_max: usize) -> Result<(), Error> {
@@ -258,7 +258,7 @@ fn check_bytes(what: &str, bytes: usize, bytes_max: usize) -> Result<(), Error> 
         return Ok(());
     }
     let message = format!("{what} has {bytes} bytes, the limit is {bytes_max}; shorten it");
-    Err(Error::of_world(&WorldError::Limit(message)))
+    Err(Error::of_world(&WorldError::limit(message)))
 }
 
 fn check_headers(headers: &Headers) -> Result<(), Error> {
@@ -269,5 +269,5 @@ fn check_headers(headers: &Headers) -> Result<(), Error> {
     let message = format!(
         "the headers have {bytes} bytes together, the limit is {HEADERS_BYTES_MAX}; use fewer or shorter ones"
     );
-    Err(Error::of_world(&WorldError::Limit(message)))
+    Err(Error::of_world(&WorldError::limit(message)))
 }

@@ -1,14 +1,15 @@
 //! Errors: [`Error`] for workflows and clients, and [`StepError`] for steps.
 //!
 //! Both accept any `std::error::Error` through `?`, as `anyhow::Error` does. Therefore they do not implement
-//! `std::error::Error` themselves, but convert into `Box<dyn std::error::Error + Send + Sync>`.
+//! `std::error::Error` themselves, but convert into `Box<dyn std::error::Error + Send + Sync>`, with the chain of sources.
 
 use std::fmt;
 use std::time::Duration;
 
 use outlast_core::duration::InvalidDuration;
 use outlast_core::{
-    ErrorClass, Failure, FailureKind, IntoDuration, PayloadError, Stuck, StuckReason, Timestamp, WorldError,
+    Cause, ErrorClass, Failure, FailureKind, IntoDuration, PayloadError, Stuck, StuckReason, Timestamp,
+    WorldError,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -202,7 +203,7 @@ impl Error {
             WorldError::Corrupt(_) => ErrorKind::Corrupt,
             _ => ErrorKind::Invalid,
         };
-        Self::new(kind, Failure::new(FailureKind::Error, error.to_string()))
+        Self::new(kind, Failure::of_error(FailureKind::Error, error))
     }
 
     pub(crate) fn into_failure(self) -> Failure {
@@ -322,7 +323,7 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Error {
 
 impl Error {
     fn of_any(any: &(dyn std::error::Error + 'static)) -> Self {
-        let kind = if let Some(Boxed(error)) = any.downcast_ref::<Boxed>() {
+        let kind = if let Some(Boxed { error, .. }) = any.downcast_ref::<Boxed>() {
             return Self::new(error.0.kind, error.0.failure.clone());
         } else if let Some(world) = any.downcast_ref::<WorldError>() {
             return Self::of_world(world);
@@ -358,32 +359,46 @@ pub(crate) fn stuck_on_unreadable(is_coded: bool, message: impl fmt::Display) ->
     Stuck { reason, message, build: String::new() }
 }
 
-/// An [`Error`] in a box. A `main` that returns it prints the message and its causes, without quotes.
-struct Boxed(Error);
+/// An [`Error`] in a box. A `main` that returns it prints the message and its causes, without quotes. Its sources are the
+/// causes, as they are recorded.
+struct Boxed {
+    error: Error,
+    source: Option<Cause>,
+}
 
-impl std::error::Error for Boxed {}
+impl Boxed {
+    fn new(error: Error) -> Self {
+        Self { source: Cause::of_messages(error.causes()), error }
+    }
+}
+
+impl std::error::Error for Boxed {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(self.source.as_ref()?)
+    }
+}
 
 impl fmt::Display for Boxed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
+        fmt::Display::fmt(&self.error, f)
     }
 }
 
 impl fmt::Debug for Boxed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
+        fmt::Debug::fmt(&self.error, f)
     }
 }
 
 impl From<Error> for Box<dyn std::error::Error + Send + Sync> {
     fn from(error: Error) -> Self {
-        Box::new(Boxed(error))
+        Box::new(Boxed::new(error))
     }
 }
 
 impl From<Error> for Box<dyn std::error::Error> {
     fn from(error: Error) -> Self {
-        Box::new(Boxed(error))
+        Box::new(Boxed::new(error))
     }
 }
 
@@ -620,7 +635,7 @@ impl From<Error> for StepError {
 
 impl From<StepError> for Box<dyn std::error::Error + Send + Sync> {
     fn from(error: StepError) -> Self {
-        Box::new(Boxed(error.into()))
+        Box::new(Boxed::new(error.into()))
     }
 }
 
@@ -649,8 +664,22 @@ mod tests {
         let boxed: Box<dyn std::error::Error> = Error::of_failure(failure).into();
         assert_eq!(boxed.to_string(), "no \"bank\"");
         assert_eq!(format!("{boxed:?}"), "no \"bank\"\n  caused by: connection refused");
+        assert_eq!(boxed.source().unwrap().to_string(), "connection refused");
         let boxed: Box<dyn std::error::Error + Send + Sync> = StepError::msg("no \"card\"").into();
         assert_eq!(format!("{boxed:?}"), "no \"card\"");
+    }
+
+    #[test]
+    fn an_error_of_a_world_keeps_its_causes() {
+        let refused = std::io::Error::other("connection refused");
+        let error =
+            Error::from(WorldError::Unavailable("the world does not respond".into()).caused_by(&refused));
+        assert_eq!(
+            (error.kind(), error.causes()),
+            (ErrorKind::Unavailable, &["connection refused".to_owned()][..])
+        );
+        let boxed: Box<dyn std::error::Error> = error.into();
+        assert_eq!(boxed.source().unwrap().to_string(), "connection refused");
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl Connector {
         // Last in, first out: the connection that was used last has its statements prepared and the server's caches
         // warm.
         let pool = Pool::builder(manager).max_size(size).queue_mode(QueueMode::Lifo).build();
-        pool.map_err(|error| WorldError::Invalid(format!("the pool cannot be created: {error}")))
+        pool.map_err(|error| WorldError::invalid(format!("the pool cannot be created: {error}")))
     }
 }
 

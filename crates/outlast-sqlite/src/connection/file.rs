@@ -1,16 +1,14 @@
 //! Opening the file, and the settings of every connection.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use outlast_core::WorldError;
 use rusqlite::config::DbConfig;
-use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::connection::error::{from_sqlite, is_busy};
+use crate::connection::statement_counter::StatementCounter;
 use crate::options::Durability;
 use crate::schema::migrate::{LivenessCheck, MIGRATIONS, check_usable, migrate_to_latest};
 
@@ -33,14 +31,13 @@ const PREPARED_STATEMENTS_MAX: usize = 128;
 pub(crate) struct ConnectionSettings {
     pub(crate) path: PathBuf,
     pub(crate) sync: Durability,
-    /// Counts statements, without those that begin and end transactions. For tests.
-    pub(crate) statements: Option<Arc<AtomicU64>>,
+    pub(crate) statements: StatementCounter,
 }
 
 impl ConnectionSettings {
     /// The settings of a connection whose commits wait for the disk.
     pub(crate) fn durable(path: &Path) -> Self {
-        Self { path: path.into(), sync: Durability::Full, statements: None }
+        Self { path: path.into(), sync: Durability::Full, statements: StatementCounter::default() }
     }
 }
 
@@ -52,7 +49,7 @@ pub(crate) fn open(
 ) -> Result<Connection, WorldError> {
     let path = &*settings.path;
     if rusqlite::version_number() < SQLITE_VERSION_MIN {
-        return Err(WorldError::Invalid(format!(
+        return Err(WorldError::invalid(format!(
             "SQLite {} can damage files; build with version 3.51.3 or later (the bundled one is)",
             rusqlite::version()
         )));
@@ -77,7 +74,7 @@ pub(crate) fn open_reader(settings: &ConnectionSettings) -> Result<Connection, W
 /// Opens another connection to the file of a world. The file must exist.
 pub(crate) fn open_existing(path: &Path) -> Result<Connection, WorldError> {
     if !path.is_file() {
-        return Err(WorldError::Unavailable(format!(
+        return Err(WorldError::unavailable(format!(
             "`{}` does not exist any more; restore it, or open another file",
             path.display()
         )));
@@ -104,10 +101,10 @@ fn check_file(path: &Path) -> Result<(), WorldError> {
     let file = path.display();
     let Ok(metadata) = path.metadata() else { return Ok(()) };
     if metadata.is_dir() {
-        return Err(WorldError::Invalid(format!("`{file}` is a folder; give the path of a file in it")));
+        return Err(WorldError::invalid(format!("`{file}` is a folder; give the path of a file in it")));
     }
     if metadata.permissions().readonly() {
-        return Err(WorldError::Invalid(format!("`{file}` is read-only; make it writable for this user")));
+        return Err(WorldError::invalid(format!("`{file}` is read-only; make it writable for this user")));
     }
     Ok(())
 }
@@ -120,7 +117,7 @@ pub(crate) fn check_folder(path: &Path) -> Result<(), WorldError> {
         _ => Path::new("."),
     };
     if !folder.is_dir() {
-        return Err(WorldError::Invalid(format!(
+        return Err(WorldError::invalid(format!(
             "the folder `{}` for `{file}` does not exist; create it first",
             folder.display()
         )));
@@ -137,16 +134,7 @@ fn connect(settings: &ConnectionSettings) -> Result<Connection, WorldError> {
     let mut connection = Connection::open_with_flags(path, flags).map_err(to_world_error)?;
     // Another process may be creating or recovering the file.
     retry_busy(|| configure(&connection, settings.sync)).map_err(to_world_error)?;
-    if let Some(statements) = settings.statements.clone() {
-        let count = move |event: TraceEvent<'_>| {
-            if let TraceEvent::Stmt(_, sql) = event
-                && !matches!(sql, "BEGIN" | "BEGIN IMMEDIATE" | "COMMIT")
-            {
-                statements.fetch_add(1, Ordering::Relaxed);
-            }
-        };
-        connection.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(count)).map_err(to_world_error)?;
-    }
+    settings.statements.attach(&mut connection).map_err(to_world_error)?;
     Ok(connection)
 }
 
@@ -180,7 +168,7 @@ fn set_wal(connection: &Connection, path: &Path) -> Result<(), WorldError> {
     if mode == "wal" {
         return Ok(());
     }
-    Err(WorldError::Invalid(format!(
+    Err(WorldError::invalid(format!(
         "`{}` is on a file system without shared memory (its journal mode stays `{mode}`); put it on a local disk",
         path.display()
     )))
