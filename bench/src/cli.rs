@@ -6,7 +6,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::environment::WorldKind;
 use crate::workload::{
-    ALL, RecoveryArgs, RestartArgs, SenderArgs, ServerCostArgs, SleepingRunsArgs, WorkerArgs, Workload,
+    ALL, IdleWaitersArgs, RecoveryArgs, RestartArgs, SenderArgs, ServerCostArgs, SleepingRunsArgs,
+    WorkerArgs, Workload,
 };
 
 /// Measures the engine, compared with the raw limits of the disk.
@@ -45,6 +46,9 @@ pub(crate) struct Options {
 /// A child process of a measurement.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Child {
+    /// The process of BI.
+    #[command(name = crate::workload::IDLE_WAITERS_COMMAND, hide = true)]
+    IdleWaiters(IdleWaitersArgs),
     /// The process of B6.
     #[command(name = crate::workload::SLEEPING_RUNS_COMMAND, hide = true)]
     B6(SleepingRunsArgs),
@@ -157,8 +161,8 @@ mod tests {
 
     #[test]
     fn workloads_that_a_world_lacks_are_skipped_or_refused() {
-        assert_eq!(ids("--world memory"), ["B1", "B2", "B3", "B4", "B5", "BF", "BM"]);
-        let postgres = ["B1", "B2", "B3", "B4", "B5", "B6", "B7", "B9", "B10", "BF", "BW"];
+        assert_eq!(ids("--world memory"), ["B1", "B2", "B3", "B4", "B5", "BF", "BM", "BI"]);
+        let postgres = ["B1", "B2", "B3", "B4", "B5", "B6", "B7", "B9", "B10", "BF", "BI", "BW"];
         assert_eq!(ids("--world postgres"), postgres);
         let error = options("--world memory --only B1,B7").unwrap_err();
         assert!(error.contains("B7 cannot be measured on `memory`, only on sqlite, postgres"), "{error}");

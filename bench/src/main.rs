@@ -31,6 +31,7 @@ type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 fn main() -> ExitCode {
     let (options, child) = cli::parse();
     let done = match child {
+        Some(cli::Child::IdleWaiters(options)) => workload::idle_waiters_child(&options),
         Some(cli::Child::B6(options)) => workload::sleeping_runs_child(&options),
         Some(cli::Child::B6m(options)) => workload::restart_child(&options),
         Some(cli::Child::B7(child)) => workload::recovery_child(&child),

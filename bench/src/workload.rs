@@ -4,6 +4,7 @@ mod cold_replay;
 mod engine_cpu;
 mod fan_out;
 mod history_growth;
+mod idle_waiters;
 mod lists_at_size;
 mod many_children;
 mod pruning_and_backup;
@@ -29,6 +30,9 @@ use crate::Result;
 use crate::environment::{Environment, WorldKind};
 
 pub(crate) use engine_cpu::{COMMAND as ENGINE_CPU_COMMAND, child as engine_cpu_child};
+pub(crate) use idle_waiters::{
+    COMMAND as IDLE_WAITERS_COMMAND, IdleWaitersArgs, child as idle_waiters_child,
+};
 pub(crate) use recovery::child::{COMMAND as RECOVERY_COMMAND, RecoveryArgs, run as recovery_child};
 pub(crate) use restart_with_sleepers::{COMMAND as RESTART_COMMAND, RestartArgs, child as restart_child};
 pub(crate) use send_under_load::{COMMAND as SENDER_COMMAND, SenderArgs, child as sender_child};
@@ -39,7 +43,7 @@ pub(crate) use sleeping_runs::{
 pub(crate) use worker_process::{COMMAND as WORKER_COMMAND, WorkerArgs, child as worker_child};
 
 /// Every workload, in the order in which they are measured.
-pub(crate) const ALL: [&Workload; 16] = [
+pub(crate) const ALL: [&Workload; 17] = [
     &throughput::WORKLOAD,
     &step_latency::WORKLOAD,
     &history_growth::WORKLOAD,
@@ -54,6 +58,7 @@ pub(crate) const ALL: [&Workload; 16] = [
     &pruning_and_backup::WORKLOAD,
     &many_children::WORKLOAD,
     &engine_cpu::WORKLOAD,
+    &idle_waiters::WORKLOAD,
     &send_under_load::WORKLOAD,
     &server_cost::WORKLOAD,
 ];

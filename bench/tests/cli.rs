@@ -25,9 +25,10 @@ fn help_lists_the_workloads() {
     let answer = bench(&["--help"]);
     let help = String::from_utf8(answer.stdout).unwrap();
     assert!(answer.status.success());
-    for id in
-        ["B1", "B2", "B3", "B4", "B5", "B6", "B6M", "B7", "B8", "B9", "B10", "B11", "BF", "BM", "BS", "BW"]
-    {
+    for id in [
+        "B1", "B2", "B3", "B4", "B5", "B6", "B6M", "B7", "B8", "B9", "B10", "B11", "BF", "BI", "BM", "BS",
+        "BW",
+    ] {
         assert!(help.contains(&format!("\n  {id:<3}  ")), "{help}");
     }
 }

@@ -758,12 +758,12 @@ $function$
 CREATE OR REPLACE FUNCTION outlast.commit_one_v1(session_ text, at_ bigint, run_ text, id_ text, from_ text, seq_ bigint, next_seq_ bigint, turn_at_ bigint, build_ text, events_ text, consumed_ bigint, end_ text)
  RETURNS bigint
  LANGUAGE plpgsql
+ SET lock_timeout TO '50'
 AS $function$
 #variable_conflict use_column
 DECLARE
     now_ bigint := 0;
 BEGIN
-    PERFORM set_config('lock_timeout', '50', true);
     PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR KEY SHARE;
     IF NOT FOUND THEN
         RETURN NULL;
@@ -802,12 +802,12 @@ $function$
 CREATE OR REPLACE FUNCTION outlast.commit_one_v2(session_ text, at_ bigint, run_ text, id_ text, from_ text, seq_ bigint, next_seq_ bigint, turn_at_ bigint, build_ text, events_ text, consumed_ bigint, end_ text)
  RETURNS bigint
  LANGUAGE plpgsql
+ SET lock_timeout TO '50'
 AS $function$
 #variable_conflict use_column
 DECLARE
     now_ bigint := 0;
 BEGIN
-    PERFORM set_config('lock_timeout', '50', true);
     PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR KEY SHARE;
     IF NOT FOUND THEN
         RETURN NULL;
@@ -1766,7 +1766,7 @@ BEGIN
         WHERE r.id = c.id
         RETURNING r.*, c.nth
     )
-    SELECT 'given', g.id::text, g.workflow::text, g.version, g.turn::text, g.next_seq, g.turn_at, g.sent, g.consumed,
+    SELECT CASE WHEN g.ends_without_code THEN 'ending' ELSE 'given' END, g.id::text, g.workflow::text, g.version, g.turn::text, g.next_seq, g.turn_at, g.sent, g.consumed,
         coalesce(g.preferred = session_, false),
         EXISTS (SELECT 1 FROM "outlast".heartbeats h WHERE h.run = g.id),
         g.nth > ready_, NULL::bigint, NULL::bigint, NULL::bigint, t.build, t.events, g.crashes, g.kept, g.deadline, g.stuck_reason, g.stuck_message, g.stuck_build, g.failed_builds, g.failed_at
@@ -1799,7 +1799,7 @@ BEGIN
         WHERE r.id = c.id
         RETURNING r.*, c.nth
     )
-    SELECT 'given', g.id::text, g.workflow::text, g.version, g.turn::text, g.next_seq, g.turn_at, g.sent, g.consumed,
+    SELECT CASE WHEN g.ends_without_code THEN 'ending' ELSE 'given' END, g.id::text, g.workflow::text, g.version, g.turn::text, g.next_seq, g.turn_at, g.sent, g.consumed,
         coalesce(g.preferred = session_, false),
         EXISTS (SELECT 1 FROM "outlast".heartbeats h WHERE h.run = g.id),
         g.nth > ready_, NULL::bigint, NULL::bigint, NULL::bigint, t.build, t.events, g.crashes, g.kept, g.deadline, g.stuck_reason, g.stuck_message, g.stuck_build, g.failed_builds, g.failed_at

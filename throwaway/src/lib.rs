@@ -32,7 +32,7 @@ mod wait;
 
 pub use address::Address;
 pub use error::{Error, Result};
-pub use pgbouncer::{Pgbouncer, pgbouncer};
+pub use pgbouncer::{Pgbouncer, PoolMode, pgbouncer};
 pub use postgres::Postgres;
 pub use proxy::{Exchange, NetworkCondition, Proxy, Toward, proxy};
 pub use wait::wait_until;

@@ -1,4 +1,4 @@
-//! pgbouncer in front of a server, in transaction mode: many clients share a few connections.
+//! pgbouncer in front of a server.
 
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -15,6 +15,17 @@ use crate::{port, programs};
 
 /// How long it may take until it listens.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// When a client of a pgbouncer gives back its connection to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolMode {
+    /// When it disconnects.
+    Session,
+    /// After every transaction: many clients share a few connections.
+    Transaction,
+    /// After every statement. Transactions are not possible.
+    Statement,
+}
 
 /// A pgbouncer in front of a server. It ends when this is dropped and also when the process dies.
 #[derive(Debug)]
@@ -36,18 +47,19 @@ impl Pgbouncer {
     }
 }
 
-/// Starts a pgbouncer in transaction mode in front of the server at this URL.
+/// Starts a pgbouncer in front of the server at this URL.
 ///
 /// # Errors
 ///
 /// When the program is missing, with the remedy; or when it fails, with its output.
-pub fn pgbouncer(url: &str) -> Result<Pgbouncer> {
+pub fn pgbouncer(url: &str, mode: PoolMode) -> Result<Pgbouncer> {
     let program = find()?;
     let server: Address = url.parse()?;
     let account = Account::choose()?;
     let folder = TempFolder::make(&std::env::temp_dir(), "pgbouncer", account)?;
     let address = server.through(port::free()?);
-    let configuration = write(&folder, account, "pgbouncer.ini", &configuration(&server, address.port))?;
+    let configuration =
+        write(&folder, account, "pgbouncer.ini", &configuration(&server, address.port, mode))?;
     write(&folder, account, "users", &format!("\"{}\" \"{}\"\n", server.user, server.password))?;
     let log = folder.path().join("pgbouncer.log");
     let arguments = [configuration.display().to_string()];
@@ -90,7 +102,12 @@ fn find() -> Result<PathBuf> {
     })
 }
 
-fn configuration(server: &Address, port: u16) -> String {
+fn configuration(server: &Address, port: u16, mode: PoolMode) -> String {
+    let mode = match mode {
+        PoolMode::Session => "session",
+        PoolMode::Transaction => "transaction",
+        PoolMode::Statement => "statement",
+    };
     let Address { host, port: behind, user, .. } = server;
     format!(
         "[databases]\n\
@@ -102,7 +119,7 @@ fn configuration(server: &Address, port: u16) -> String {
          auth_type = plain\n\
          auth_file = users\n\
          admin_users = {user}\n\
-         pool_mode = transaction\n\
+         pool_mode = {mode}\n\
          default_pool_size = 20\n\
          max_client_conn = 400\n"
     )

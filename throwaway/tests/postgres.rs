@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use throwaway::{Address, Postgres, pgbouncer, wait_until};
+use throwaway::{Address, PoolMode, Postgres, pgbouncer, wait_until};
 
 fn start() -> Postgres {
     Postgres::builder().quick().start().unwrap()
@@ -160,7 +160,7 @@ fn tests_share_one_server_in_a_process() {
 #[test]
 fn a_pgbouncer_in_front_shares_connections_by_transaction() {
     let server = start();
-    let bouncer = pgbouncer(&server.url()).unwrap();
+    let bouncer = pgbouncer(&server.url(), PoolMode::Transaction).unwrap();
     assert_ne!(bouncer.url(), server.url());
     assert_eq!(try_ask(&server, &bouncer.url(), "SELECT 1").unwrap(), "1");
     // Two clients, one after the other, share one server connection.

@@ -5,7 +5,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use throwaway::{Address, NetworkCondition, Postgres, Proxy, Toward, proxy};
@@ -23,7 +23,7 @@ const MOMENT: Duration = Duration::from_millis(50);
 fn server() -> (Address, Receiver<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let (heard, all_heard) = channel();
+    let (heard, all_heard) = sync_channel(1_000);
     std::thread::spawn(move || {
         for client in listener.incoming() {
             let (mut client, heard) = (client.unwrap(), heard.clone());

@@ -196,5 +196,6 @@ fn start(now: Timestamp, number: usize) -> Start {
         not_before: None,
         deadline: None,
         policy: None,
+        requester: None,
     }
 }

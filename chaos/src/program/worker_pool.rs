@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -17,6 +17,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::Result;
 use super::workdir::{LogFiles, ProcessEvent, Workdir, WorldKind};
+
+/// The number of commands that may wait for the supervisor.
+const COMMANDS_MAX: usize = 16;
 
 const SIGKILL: i32 = 9;
 
@@ -146,7 +149,7 @@ pub(crate) struct KillCounts {
 /// must continue meanwhile. The workers are killed when the thread ends.
 pub(crate) struct WorkerPool {
     // Declared first, so that the channel is closed before the thread is joined.
-    commands: Option<Sender<SupervisorCommand>>,
+    commands: Option<SyncSender<SupervisorCommand>>,
     thread: Option<JoinHandle<Result<()>>>,
     counts: Arc<Mutex<KillCounts>>,
     size: usize,
@@ -167,7 +170,7 @@ impl WorkerPool {
     ) -> Result<Self> {
         let size = if old.is_some() { MIXED_WORKERS } else { WORKERS };
         let (workdir, counts) = (workdir.clone(), Arc::new(Mutex::new(KillCounts::default())));
-        let (commands, received) = channel();
+        let (commands, received) = sync_channel(COMMANDS_MAX);
         let shared_counts = counts.clone();
         let thread = std::thread::Builder::new().name("outlast-fleet".into()).spawn(move || {
             let mut supervisor = Supervisor::start(workdir, logs, seed, kills, old)?;
@@ -208,7 +211,7 @@ impl WorkerPool {
         &mut self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let (answer, answered) = channel();
+        let (answer, answered) = sync_channel(1);
         let commands = self.commands.as_ref().ok_or("the workers have been stopped")?;
         // If the supervisor has ended, the result below reports why.
         let _ = commands.send(Box::new(move |supervisor| drop(answer.send(supervisor.while_frozen(work)))));

@@ -2,6 +2,7 @@
 //!
 //! An event is stored as one JSON object, `kind` first. The form is frozen by `golden/`.
 
+mod concerns;
 mod json;
 #[cfg(test)]
 mod tests;
@@ -13,14 +14,14 @@ use crate::id::{MessageId, RunId};
 use crate::message::Headers;
 use crate::payload::Payload;
 use crate::retry::Policy;
-use crate::run::{Parent, ParentEnd, Tags};
+use crate::run::{Parent, ParentEnd, Requester, Tags};
 use crate::time::Timestamp;
 
 pub use json::{EventError, NEWER_BUILD};
 
 /// The highest version of the durable format that this build can read. A run needs at least the format in which its
 /// events and messages were introduced; see [`format`](crate::format).
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// The highest version of the engine's semantics that this build knows. A run keeps the rules that it was started
 /// with.
@@ -215,6 +216,12 @@ pub enum Event {
         /// The operation.
         op: OpNumber,
     },
+    /// The workflow cancelled an operation. A timer or hook ends with it. A step or child is asked to stop, and another
+    /// event records how it ends.
+    OperationCancelled {
+        /// The operation.
+        op: OpNumber,
+    },
     /// The workflow recorded a value.
     ValueRecorded {
         /// The operation.
@@ -291,6 +298,8 @@ pub struct RunStarted {
     pub deadline: Option<Timestamp>,
     /// The policy of the step, when the run is a queued step and the policy is not the default.
     pub policy: Option<Box<Policy>>,
+    /// The run that requested the step, when the run is a queued step.
+    pub requester: Option<Box<Requester>>,
 }
 
 /// The run that executes a queued step.
@@ -360,6 +369,7 @@ impl Event {
             Self::ChildFailed { .. } => "child_failed",
             Self::ChildCancelled { .. } => "child_cancelled",
             Self::ChildDropped { .. } => "child_dropped",
+            Self::OperationCancelled { .. } => "operation_cancelled",
             Self::TagsSet { .. } => "tags_set",
             Self::ValueRecorded { .. } => "value_recorded",
             Self::VersionChosen { .. } => "version_chosen",
@@ -386,6 +396,7 @@ impl Event {
             | Self::ChildFailed { op, .. }
             | Self::ChildCancelled { op, .. }
             | Self::ChildDropped { op }
+            | Self::OperationCancelled { op }
             | Self::TagsSet { op, .. }
             | Self::ValueRecorded { op, .. } => Some(*op),
             Self::ChildStarted(child) => Some(child.op),
@@ -405,6 +416,7 @@ impl Event {
                 | Self::HookClosed { .. }
                 | Self::ChildStarted(_)
                 | Self::ChildDropped { .. }
+                | Self::OperationCancelled { .. }
                 | Self::TagsSet { .. }
                 | Self::ValueRecorded { .. }
                 | Self::VersionChosen { .. }

@@ -127,6 +127,9 @@ impl FailureKind {
     }
 }
 
+/// The reason of an operation that its own workflow cancelled.
+pub const CANCELLED_BY_WORKFLOW: &str = "by its workflow";
+
 impl Failure {
     /// A failure of this kind with this message.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
@@ -196,6 +199,11 @@ impl Failure {
         let message =
             format!("cancelled: {reason}; a worker that was lost may have attempted the step before");
         Self::new(FailureKind::MaybeAttempted, message)
+    }
+
+    /// Whether a cancel ended the operation, of its run or by its workflow.
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self.kind, FailureKind::Cancelled | FailureKind::MaybeAttempted)
     }
 
     /// The class of the cause; a timeout is transient.

@@ -27,6 +27,7 @@ impl Event {
     pub fn format(&self) -> u32 {
         match self {
             Self::RunStarted(started) => format_of_rules(started.rules),
+            Self::OperationCancelled { .. } => 3,
             Self::HookTaken { .. } | Self::HookRejected { .. } => 2,
             Self::HookReceived { headers, at, judgement, .. } => {
                 let is_first = headers.is_empty() && at.is_none() && *judgement == Judgement::Kept;

@@ -116,6 +116,7 @@ mod tests {
             parent: None,
             deadline: None,
             policy: None,
+            requester: None,
         };
         let at = Timestamp::from_micros(1_767_225_600_000_001);
         let first = vec![

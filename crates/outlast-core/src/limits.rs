@@ -21,6 +21,13 @@ pub const PRIORITY_AGE: Duration = Duration::from_secs(10);
 /// Step names for which the report of a worker counts attempts; others are only included in the sum.
 pub const REPORT_STEPS_MAX: usize = 32;
 
+/// Runs for which the report of a worker says that their turns are not committed. The report must fit into its row even
+/// if the disk is full.
+pub const REPORT_UNCOMMITTED_MAX: usize = 16;
+
+/// Bytes of the error in that part of the report.
+pub const REPORT_ERROR_BYTES_MAX: usize = 300;
+
 /// Bytes of a start key. Keys are index keys, but callers build them from their own ids.
 pub const KEY_BYTES_MAX: usize = 256;
 

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::finite;
+use crate::exact_json;
 use crate::limits::{PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX};
 
 /// A stored value: JSON text, or the output of a codec.
@@ -25,11 +25,11 @@ impl Payload {
     ///
     /// # Errors
     ///
-    /// [`PayloadError::Encode`] when the value cannot be serialized (a map with keys that are not text, a float that
-    /// is not finite),
+    /// [`PayloadError::Encode`] when the value cannot be serialized (a map with keys that are not text) or would be
+    /// decoded as another one (a float that is not finite, `Some(None)`, `Some(())`),
     /// [`PayloadError::TooLarge`] and [`PayloadError::TooDeep`] when it exceeds a limit.
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self, PayloadError> {
-        let bytes = finite::to_json(value).map_err(|error| PayloadError::Encode(error.to_string()))?;
+        let bytes = exact_json::to_json(value).map_err(|error| PayloadError::Encode(error.to_string()))?;
         if bytes.len() > PAYLOAD_BYTES_MAX {
             return Err(PayloadError::TooLarge { bytes: bytes.len() });
         }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::id::RunId;
+
 /// The report of a worker. It is stored with its session as JSON. A missing field has its initial value, an unknown
 /// field is ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +32,28 @@ pub struct Report {
     pub completed: u64,
     /// The number of runs that failed on it since it joined.
     pub failed: u64,
+    /// The runs whose turns the world refuses for a temporary reason, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uncommitted: Option<UncommittedRuns>,
+}
+
+/// Runs whose turns the world refuses for a temporary reason, such as a full disk. Their worker tries again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct UncommittedRuns {
+    /// The last error of the world.
+    pub error: String,
+    /// The runs that were started first, at most
+    /// [`REPORT_UNCOMMITTED_MAX`](crate::limits::REPORT_UNCOMMITTED_MAX).
+    pub runs: Vec<RunId>,
+}
+
+impl UncommittedRuns {
+    /// These runs, with the last error of the world.
+    pub fn new(error: impl Into<String>, runs: Vec<RunId>) -> Self {
+        Self { error: error.into(), runs }
+    }
 }
 
 impl Report {
@@ -81,6 +105,8 @@ mod tests {
         let steps = [("resize".to_owned(), 2)].into();
         let report =
             Report { status: WorkerStatus::Draining, live: 3, attempts: 2, steps, ..Report::default() };
+        let runs = vec![RunId::from_bits(7)];
+        let report = Report { uncommitted: Some(UncommittedRuns::new("full", runs)), ..report };
         assert_eq!(Report::from_json(&report.to_json()), report);
     }
 

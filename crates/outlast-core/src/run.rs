@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::event::{Event, OpNumber, RunStarted, TurnRecord, format_of_rules};
 use crate::failed_builds::FailedBuilds;
@@ -132,6 +132,27 @@ pub struct Start {
     pub deadline: Option<Timestamp>,
     /// The policy of the step, when the run is a queued step and the policy is not the default.
     pub policy: Option<Box<Policy>>,
+    /// The run that requested the step, when the run is a queued step.
+    pub requester: Option<Box<Requester>>,
+}
+
+/// What the code of a queued step can find out about the run that requested it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Requester {
+    /// The workflow of that run.
+    #[serde(serialize_with = "write_text", deserialize_with = "read_text")]
+    pub workflow: Arc<str>,
+    /// The tags that the run had when it requested the step.
+    #[serde(default, skip_serializing_if = "Tags::is_empty")]
+    pub tags: Tags,
+}
+
+fn write_text<S: Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(text)
+}
+
+fn read_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
+    String::deserialize(deserializer).map(Into::into)
 }
 
 /// Tags of a run: names with values, set at its start and by its workflow. Runs can be found by them.
@@ -202,6 +223,7 @@ impl Start {
             parent: self.parent,
             deadline: self.deadline,
             policy: self.policy.clone(),
+            requester: self.requester.clone(),
         })
     }
 
@@ -620,8 +642,15 @@ pub struct Pruned {
     pub next: Option<RunId>,
 }
 
-/// The number of runs in each status. A status without runs may be missing.
+/// The number of runs in each status. Every status is listed, also those without runs: see [`complete_counts`].
 pub type Counts = BTreeMap<Status, u64>;
+
+/// The counts with these numbers, and 0 for every other status.
+pub fn complete_counts(numbers: impl IntoIterator<Item = (Status, u64)>) -> Counts {
+    let mut counts: Counts = Status::ALL.into_iter().map(|status| (status, 0)).collect();
+    counts.extend(numbers);
+    counts
+}
 
 #[cfg(test)]
 mod tests {

@@ -125,6 +125,13 @@ impl Turn {
         }
     }
 
+    /// Whether another turn with the same predecessor could not be recognized by its place in the history: this turn
+    /// adds no events, or only marks the run as stuck. A world that commits concurrently commits such a turn alone.
+    pub fn is_exclusive(&self) -> bool {
+        matches!(self.based_on, BasedOn::Turn(_))
+            && (self.events.is_empty() || matches!(self.then, Then::Stuck(_)))
+    }
+
     /// A template for a turn that starts its run and keeps it held.
     pub fn starting(start: Start, id: TurnId, at: Timestamp, build: Arc<str>) -> Self {
         Self {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::duration::duration_text;
 use crate::event::{ChildStarted, Event, Judgement, OpNumber, TurnRecord};
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{CANCELLED_BY_WORKFLOW, Failure, FailureKind};
 use crate::id::{MessageId, RunId};
 use crate::payload::{Payload, PayloadError};
 use crate::run::{Status, Tags};
@@ -32,6 +32,8 @@ pub struct OperationView {
     pub started_at: Timestamp,
     /// The time of its last event: the request, the end, or a failed attempt.
     pub changed_at: Timestamp,
+    /// When the workflow cancelled it, if it did. A step or child ends later, in its own way.
+    pub cancelled_at: Option<Timestamp>,
     /// When it ended.
     pub ended_at: Option<Timestamp>,
     /// The number of attempts at a step, including one in progress. 0 for a queued step that has not failed: the
@@ -112,6 +114,7 @@ impl OperationView {
             status: OperationStatus::Open,
             started_at: at,
             changed_at: at,
+            cancelled_at: None,
             ended_at: None,
             attempts: 0,
             crashed: 0,
@@ -197,7 +200,7 @@ pub enum OperationStatus {
     Completed,
     /// It failed, or timed out.
     Failed,
-    /// The run was cancelled while it was open, or its child was cancelled.
+    /// The run was cancelled while it was open, the workflow cancelled it, or its child was cancelled.
     Cancelled,
     /// The workflow dropped it, or the run ended before it. Its outcome is discarded.
     Dropped,
@@ -291,6 +294,7 @@ impl HistoryReader {
                 self.reject(name, *message, reason, at);
             }
             Event::HookClosed { op } => self.close(*op, at),
+            Event::OperationCancelled { op } => self.change(*op, |open| cancel_operation(open, at)),
             Event::TimerWoken { ops, .. } => {
                 for op in ops {
                     self.change(*op, |open| open.complete(None, at));
@@ -368,7 +372,9 @@ impl HistoryReader {
             }
             Event::StepFailed { failure, .. } => {
                 open.attempts = failure.attempts;
-                open.fail(OperationStatus::Failed, failure.clone(), at);
+                let is_cancelled = open.cancelled_at.is_some() && failure.is_cancelled();
+                let status = if is_cancelled { OperationStatus::Cancelled } else { OperationStatus::Failed };
+                open.fail(status, failure.clone(), at);
             }
             Event::StepRetried { attempt, failure, retry_at, .. } => {
                 open.attempts = *attempt;
@@ -528,6 +534,15 @@ fn start_child(view: &mut OperationView, child: &ChildStarted) {
     view.until = child.timeout_at;
     if child.is_detached && child.key.is_none() {
         view.status = OperationStatus::Abandoned;
+    }
+}
+
+/// Applies a cancel by the workflow: a wait ends, and a step or child is asked to stop.
+fn cancel_operation(open: &mut OperationView, at: Timestamp) {
+    open.cancelled_at = Some(at);
+    open.changed_at = at;
+    if matches!(open.kind, OperationKind::Timer | OperationKind::Hook) {
+        open.fail(OperationStatus::Cancelled, Failure::cancelled(CANCELLED_BY_WORKFLOW), at);
     }
 }
 

@@ -223,6 +223,8 @@ pub struct Claimed {
     pub columns: Arc<HolderColumns>,
     /// Whether it has not had a turn: a cancel can then end it without code.
     pub is_fresh: bool,
+    /// Whether it [can be ended](crate::EndableWithoutCode::can_end) without its code, because of an unread message.
+    pub can_end_without_code: bool,
     /// Whether it is overdue and was assigned in order to be ended, with or without its code.
     pub is_overdue: bool,
     /// Its history.

@@ -69,7 +69,8 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// next page continues after the last run that was examined.
     async fn runs(&self, query: RunQuery) -> Result<Page, WorldError>;
 
-    /// The number of runs in each status. The numbers are maintained, so that the cost does not grow with the runs.
+    /// The number of runs in each status, including those without runs. The numbers are maintained, so that the cost
+    /// does not grow with the runs.
     async fn counts(&self) -> Result<Counts, WorldError>;
 
     /// Waits until the run has ended or the clock reaches `until`, without polling per caller. Returns `None` when

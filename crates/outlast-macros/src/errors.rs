@@ -1,7 +1,10 @@
 //! Compile errors, gathered so that one build shows all of them.
 
 use proc_macro2::TokenStream;
-use quote::ToTokens;
+use quote::{ToTokens, quote};
+use syn::ItemFn;
+
+use crate::function;
 
 /// The compile errors found so far.
 #[derive(Default)]
@@ -41,6 +44,24 @@ impl Errors {
     /// The errors as tokens that do not compile; nothing when there are none.
     pub(crate) fn into_tokens(self) -> TokenStream {
         self.0.map_or_else(TokenStream::new, syn::Error::into_compile_error)
+    }
+
+    /// The errors, with a stub instead of the function that has them: a constant whose type contains the first error.
+    /// The compiler accepts every use of such a value, so it reports nothing else.
+    pub(crate) fn into_stub(self, function: &ItemFn) -> TokenStream {
+        let mut errors = self.0.into_iter().flatten();
+        let Some(first) = errors.next().map(syn::Error::into_compile_error) else {
+            return TokenStream::new();
+        };
+        let others = errors.map(syn::Error::into_compile_error);
+        let (vis, name, cfg) = (&function.vis, &function.sig.ident, function::conditions(function));
+        quote! {
+            #(#others)*
+            #(#cfg)*
+            #[doc(hidden)]
+            #[allow(non_upper_case_globals, dead_code, unreachable_pub)]
+            #vis const #name: [(); #first] = loop {};
+        }
     }
 
     /// The span and message of each error, as text.

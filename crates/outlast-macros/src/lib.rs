@@ -90,8 +90,11 @@ use kind::Kind;
 /// ```ignore
 /// pub struct __step_charge;                         // hidden; only ever named
 /// impl StepDefinition for __step_charge { /* … */ }       // name, earlier names, types, policy
-/// impl StepCode<Bank> for __step_charge {           // for every state, where the context names none
-///     fn attempt(cx: StepContext<Bank>, input: Order) -> Attempt<Self> { charge(cx, input) }
+/// impl<S> StepCode<S> for __step_charge             // for every state, where the context names none
+/// where
+///     S: StateFor<Bank, Self>,
+/// {
+///     fn attempt(cx: StepContext<S>, input: Order) -> Attempt<Self> { charge(S::context(cx), input) }
 /// }
 /// fn charge(cx: StepContext<Bank>, order: Order) -> Attempt<__step_charge> {
 ///     async fn __outlast_body(cx: StepContext<Bank>, order: Order) -> Result<Payment, StepError> { /* … */ }
@@ -197,29 +200,35 @@ pub fn select(branches: TokenStream) -> TokenStream {
 
 fn on_function(kind: Kind, arguments: TokenStream, item: TokenStream) -> TokenStream {
     let item = proc_macro2::TokenStream::from(item);
-    let (expansion, errors) = match syn::parse2::<ItemFn>(item.clone()) {
-        Ok(function) => match kind {
-            Kind::Step | Kind::BlockingStep => step::expand(arguments.into(), &function),
-            Kind::Workflow => workflow::expand(arguments.into(), &function),
-        },
+    let tokens = match syn::parse2::<ItemFn>(item.clone()) {
+        Ok(function) => {
+            let (expansion, errors) = match kind {
+                Kind::Step | Kind::BlockingStep => step::expand(arguments.into(), &function),
+                Kind::Workflow => workflow::expand(arguments.into(), &function),
+            };
+            match expansion {
+                Some(expansion) => {
+                    let mut tokens = errors.into_tokens();
+                    tokens.extend(expansion);
+                    tokens
+                }
+                None => errors.into_stub(&function),
+            }
+        }
         Err(error) => not_a_function(kind, item, error),
     };
-    let mut tokens = errors.into_tokens();
-    tokens.extend(expansion);
     tokens.into()
 }
 
 /// The error for an item that is no function, or that has a syntax error. The item is kept, so that editors still know
 /// it.
-fn not_a_function(
-    kind: Kind,
-    item: proc_macro2::TokenStream,
-    error: syn::Error,
-) -> (proc_macro2::TokenStream, Errors) {
+fn not_a_function(kind: Kind, item: proc_macro2::TokenStream, error: syn::Error) -> proc_macro2::TokenStream {
     let mut errors = Errors::default();
     match syn::parse2::<syn::Item>(item.clone()) {
         Ok(item) => errors.at(item, format!("{kind} goes on an `async fn`")),
         Err(_) => errors.push(error),
     }
-    (item, errors)
+    let mut tokens = errors.into_tokens();
+    tokens.extend(item);
+    tokens
 }

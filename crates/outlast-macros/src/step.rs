@@ -15,9 +15,9 @@ use crate::kind::Kind;
 use crate::names::Names;
 use crate::signature::{ContextParameter, Signature};
 
-/// Expands `#[step(arguments)] function`. With errors, the function is kept so that the rest of the crate has
-/// as few further errors as possible.
-pub(crate) fn expand(arguments: TokenStream, function: &ItemFn) -> (TokenStream, Errors) {
+/// Expands `#[step(arguments)] function`. The expansion is `None` if the signature has errors;
+/// otherwise there is one even with errors, so that the rest of the crate has no further ones.
+pub(crate) fn expand(arguments: TokenStream, function: &ItemFn) -> (Option<TokenStream>, Errors) {
     let mut errors = Errors::default();
     let mut arguments = StepArguments::read(arguments, &mut errors);
     let names = Names::of(
@@ -39,9 +39,9 @@ pub(crate) fn expand(arguments: TokenStream, function: &ItemFn) -> (TokenStream,
             let future_type = Ident::new("Attempt", Span::call_site());
             let original = with_allowed.as_ref().unwrap_or(function);
             let wrapped = function::wrapped(original, &signature, kind, &future_type);
-            quote!(#marker #definition #code #wrapped)
+            Some(quote!(#marker #definition #code #wrapped))
         }
-        None => quote!(#function),
+        None => None,
     };
     (expansion, errors)
 }
@@ -80,18 +80,24 @@ fn code(function: &ItemFn, signature: &Signature, reconcile: Option<&Path>) -> T
     let cx = if signature.context.is_some() { "cx" } else { "_cx" };
     let (cx, input) = (Ident::new(cx, Span::mixed_site()), signature.input_name());
     let arguments = signature.spread(&input);
-    let (generics, state, context) = match &signature.context {
-        Some(ContextParameter::Of(state)) => (None, state.clone(), Some(quote!(#cx,))),
-        Some(ContextParameter::Plain) => (Some(every_state()), quote!(S), Some(quote!(#cx.stateless(),))),
-        None => (Some(every_state()), quote!(S), None),
+    // A bound instead of an implementation for one state, for the sake of its compile error.
+    let bound = match &signature.context {
+        Some(ContextParameter::Of(state)) => {
+            Some(quote!(where __S: ::outlast::__private::StateFor<#state, Self>))
+        }
+        _ => None,
     };
-    let reconcile = reconcile.map(|look_up| reconcile_function(look_up, signature.context.as_ref(), &state));
+    let context = signature.context.as_ref().map(|parameter| with_state(parameter, &cx));
+    let context = context.map(|context| quote!(#context,));
+    let reconcile = reconcile.map(|look_up| reconcile_function(look_up, signature.context.as_ref()));
     quote! {
         #(#cfg)*
         #[automatically_derived]
         #deprecated
-        impl #generics ::outlast::__private::StepCode<#state> for #marker {
-            fn attempt(#cx: ::outlast::__private::StepContext<#state>, #input: Self::Input) -> ::outlast::__private::Attempt<Self> {
+        impl<__S: ::core::marker::Send + ::core::marker::Sync + 'static> ::outlast::__private::StepCode<__S> for #marker
+        #bound
+        {
+            fn attempt(#cx: ::outlast::__private::StepContext<__S>, #input: Self::Input) -> ::outlast::__private::Attempt<Self> {
                 #name(#context #(#arguments),*)
             }
             #reconcile
@@ -100,30 +106,30 @@ fn code(function: &ItemFn, signature: &Signature, reconcile: Option<&Path>) -> T
 }
 
 /// The function of `StepCode` that checks whether an earlier attempt had its effect.
-fn reconcile_function(
-    look_up: &Path,
-    context: Option<&ContextParameter>,
-    state: &TokenStream,
-) -> TokenStream {
+fn reconcile_function(look_up: &Path, context: Option<&ContextParameter>) -> TokenStream {
     let (cx, input) = (Ident::new("cx", Span::mixed_site()), Ident::new("input", Span::mixed_site()));
-    let given = match context {
-        Some(ContextParameter::Of(_)) => quote!(#cx),
-        _ => quote!(#cx.stateless()),
-    };
+    let given = with_state(context.unwrap_or(&ContextParameter::Plain), &cx);
     // With the span of the function's name, so that type errors are shown there.
     let here = Span::call_site().located_at(look_up.span());
     let call =
         quote_spanned!(here=> ::outlast::__private::reconciling::<Self, _, _, _>(#look_up, #given, #input));
     quote! {
         const RECONCILES: bool = true;
-        fn reconcile(#cx: ::outlast::__private::StepContext<#state>, #input: Self::Input) -> ::outlast::__private::Reconciling<Self> {
+        fn reconcile(#cx: ::outlast::__private::StepContext<__S>, #input: Self::Input) -> ::outlast::__private::Reconciling<Self> {
             #call
         }
     }
 }
 
-fn every_state() -> TokenStream {
-    quote!(<S: ::core::marker::Send + ::core::marker::Sync + 'static>)
+/// The context of the worker's state, as the step's own context.
+fn with_state(parameter: &ContextParameter, cx: &Ident) -> TokenStream {
+    match parameter {
+        ContextParameter::Of(state) => {
+            quote!(<__S as ::outlast::__private::StateFor<#state, Self>>::context(#cx))
+        }
+        ContextParameter::Plain => quote!(#cx.stateless()),
+    }
 }
+
 #[cfg(test)]
 mod tests;

@@ -17,9 +17,9 @@ const KNOWN: [&str; 7] = ["name", "was", "version", "queue", "priority", "check"
 /// `outlast_core::queue::STEP_PREFIX`.
 const STEP_PREFIX: &str = "step:";
 
-/// Expands `#[workflow(arguments)] function`. With errors, the function is kept so that the rest of the crate has
-/// as few further errors as possible.
-pub(crate) fn expand(arguments: TokenStream, function: &ItemFn) -> (TokenStream, Errors) {
+/// Expands `#[workflow(arguments)] function`. The expansion is `None` if the signature has errors;
+/// otherwise there is one even with errors, so that the rest of the crate has no further ones.
+pub(crate) fn expand(arguments: TokenStream, function: &ItemFn) -> (Option<TokenStream>, Errors) {
     let mut errors = Errors::default();
     let mut arguments = WorkflowArguments::read(arguments, &mut errors);
     let names = Names::of(
@@ -43,9 +43,9 @@ pub(crate) fn expand(arguments: TokenStream, function: &ItemFn) -> (TokenStream,
             let definition = definition(function, &signature, &names, &arguments);
             let future_type = Ident::new("RunFuture", Span::call_site());
             let wrapped = function::wrapped(function, &signature, Kind::Workflow, &future_type);
-            quote!(#marker #definition #wrapped)
+            Some(quote!(#marker #definition #wrapped))
         }
-        None => quote!(#function),
+        None => None,
     };
     (expansion, errors)
 }
@@ -237,7 +237,7 @@ mod tests {
                 })
             }
         "##]]
-        .assert_eq(&prettyplease::unparse(&syn::parse2(expansion).unwrap()));
+        .assert_eq(&prettyplease::unparse(&syn::parse2(expansion.unwrap()).unwrap()));
     }
 
     #[test]

@@ -113,6 +113,7 @@ fn claimed(id: RunId, run: &Run, session: SessionId) -> Claimed {
         inbox: run.inbox_after(run.consumed),
         columns: run.columns.clone(),
         is_fresh: run.is_fresh(),
+        can_end_without_code: run.can_end(),
         is_overdue: false,
         history: if is_left_out {
             ClaimedHistory::LeftOut

@@ -12,7 +12,7 @@ use outlast_core::{
     Beat, Busy, ChangeSignal, ClaimRequest, Clock, Committed, Counts, Delivered, Description, Effects, Ended,
     HeartbeatDetails, HeldRun, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView,
     Sent, SessionId, Start, Started, Timestamp, Turn, TurnRecord, Waiters, Work, WorkerView, World,
-    WorldError,
+    WorldError, complete_counts,
 };
 use parking_lot::Mutex;
 
@@ -102,7 +102,7 @@ impl World for MemoryWorld {
     }
 
     async fn counts(&self) -> Result<Counts, WorldError> {
-        Ok(self.state.lock().counts.clone())
+        Ok(complete_counts(self.state.lock().counts.clone()))
     }
 
     async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError> {

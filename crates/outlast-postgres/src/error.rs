@@ -10,11 +10,6 @@ pub(crate) fn is_conflict(error: &Error) -> bool {
     matches!(error.code(), Some(&SqlState::T_R_DEADLOCK_DETECTED | &SqlState::T_R_SERIALIZATION_FAILURE))
 }
 
-/// Whether the statement was part of a deadlock. If it is repeated immediately, the same deadlock may occur again.
-pub(crate) fn is_deadlock(error: &Error) -> bool {
-    error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED)
-}
-
 /// Whether another transaction held a lock for longer than the statement waits.
 pub(crate) fn is_lock_timeout(error: &Error) -> bool {
     error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
@@ -58,6 +53,13 @@ pub(crate) fn may_be_caused_by_turn(error: &Error) -> bool {
             && !code.starts_with("26")
             && !code.starts_with("25P")
             && !matches!(code, "42P05" | "55P03")
+    })
+}
+
+/// Whether a table, a function, a column or the schema does not exist, or did not exist any more during the statement.
+pub(crate) fn is_missing_object(error: &Error) -> bool {
+    error.code().is_some_and(|code| {
+        matches!(code.code(), "42P01" | "42883" | "42703" | "3F000") || code.code().starts_with("XX")
     })
 }
 

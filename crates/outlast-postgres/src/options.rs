@@ -15,8 +15,8 @@ pub struct PostgresOptions {
     pub clock: Option<Arc<dyn Clock>>,
     /// The schema that contains all tables and functions.
     pub schema: String,
-    /// The size of the pool. The world makes a few connections in addition: one that listens, one for beats, and two
-    /// for turns that wait for locks.
+    /// The size of the pool. The world makes a few connections in addition: one that listens, one for beats, two
+    /// for turns that wait for locks, and two for the commits of each worker on a multi-thread runtime.
     pub pool: usize,
     /// Whether a missing or outdated schema is migrated.
     pub migrate: Migrate,

@@ -22,6 +22,7 @@ use crate::connection::connector::Connector;
 use crate::connection::database::Database;
 use crate::connection::io_runtime::{IoRuntime, with_timeout};
 use crate::connection::preflight::{PoolOwner, check_server};
+use crate::connection::session_connections::SessionConnections;
 use crate::connection::url::parse;
 use crate::encoding::row::timestamp;
 use crate::notifications::claim_hints::ClaimHints;
@@ -43,6 +44,8 @@ use crate::write::{claim, prune, session};
 #[derive(Debug)]
 pub struct PostgresWorld {
     database: Database,
+    /// The connections on which sessions commit.
+    session_connections: SessionConnections,
     /// A connection for beats only, so that a busy pool never costs a session.
     beat_database: Database,
     /// Turns that wait for a row that another transaction has locked, with connections of their own.
@@ -119,7 +122,8 @@ impl PostgresWorld {
         owner: PoolOwner,
     ) -> Result<Self, WorldError> {
         let handle = io_runtime.handle().clone();
-        check_server(&pool, owner, place, &handle).await?;
+        let own_connector = connector.as_ref().filter(|_| owner == PoolOwner::World);
+        check_server(&pool, own_connector, place, &handle).await?;
         let sql = Arc::new(Statements::of(&options.schema, options.interface));
         let (place, timeout) = (place.into(), options.timeout);
         let database = Database { pool, owner, sql, place, handle: handle.clone(), timeout };
@@ -138,6 +142,8 @@ impl PostgresWorld {
         let clock = time.clock();
         let origin = random_origin();
         let subscribers = Subscribers::new(clock.clone());
+        let own_connector = connector.clone().filter(|_| owner == PoolOwner::World && !time.is_virtual());
+        let session_connections = SessionConnections::new(own_connector, COMMIT_CONCURRENCY);
         let listener = connector.map(|connector| {
             let (database, beat_database) = (database.clone(), beat_database.clone());
             Listener::start(connector, database, beat_database, subscribers.clone(), origin, time.clone())
@@ -155,6 +161,7 @@ impl PostgresWorld {
         let claim_hints = ClaimHints::new(subscribers.wake_reasons.clone());
         Ok(Self {
             database,
+            session_connections,
             beat_database,
             blocked_turns,
             listener,
@@ -219,6 +226,7 @@ fn random_origin() -> u64 {
 
 impl Drop for PostgresWorld {
     fn drop(&mut self) {
+        self.session_connections.close();
         let closing_task = self.listener.as_ref().and_then(Listener::close).or_else(|| {
             let task = self.pool_notifier_task.take()?;
             task.abort();
@@ -341,6 +349,7 @@ impl World for PostgresWorld {
     async fn leave(&self, session: SessionId) -> Result<(), WorldError> {
         let _busy = self.clock.busy();
         session::leave(&self.database, &self.time, session).await?;
+        self.session_connections.forget(session);
         self.claim_hints.forget(session);
         if let Some(listener) = &self.listener {
             listener.unlock(session).await;
@@ -367,12 +376,15 @@ impl World for PostgresWorld {
         let epoch = self.subscribers.change_signal.epoch();
         if self.listener.is_none() || self.time.is_virtual() {
             // Without notifications from other processes every claim has to search for everything.
-            return claim::claim(&self.database, &self.time, session, &request, epoch).await;
+            return claim::claim(&self.database, &self.time, session, &request, epoch, None).await;
         }
         let plan = self.claim_hints.plan(session, &request, self.clock.now());
         let mut work = match plan.only_run {
             Some(run) => claim::claim_one(&self.database, &self.time, session, &request, epoch, run).await?,
-            None => claim::claim(&self.database, &self.time, session, &request, epoch).await?,
+            None => {
+                let returned = Some(&plan.returned);
+                claim::claim(&self.database, &self.time, session, &request, epoch, returned).await?
+            }
         };
         self.claim_hints.record(session, &request, plan, &mut work);
         Ok(work)
@@ -381,14 +393,9 @@ impl World for PostgresWorld {
     async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
         let _busy = self.clock.busy();
         check_batch(turns.len())?;
-        let mut call = CommitCall::new(
-            &self.database,
-            &self.blocked_turns,
-            &self.time,
-            &self.subscribers,
-            session,
-            turns,
-        );
+        let database = self.session_connections.database(session, &self.database).await?;
+        let mut call =
+            CommitCall::new(&database, &self.blocked_turns, &self.time, &self.subscribers, session, turns);
         let done = call.run().await;
         self.subscribers.publish(call.notice);
         done.map(|()| call.answers)

@@ -14,6 +14,7 @@ use outlast_postgres::deadpool_postgres::{Manager, ManagerConfig, Pool, Recyclin
 use outlast_postgres::tokio_postgres::{NoTls, SimpleQueryMessage};
 use outlast_postgres::{PostgresOptions, PostgresWorld};
 use outlast_testkit::TestClock;
+use throwaway::PoolMode;
 
 const SESSION: SessionId = SessionId::from_bits(1);
 const RUN: RunId = RunId::from_bits(3);
@@ -214,7 +215,7 @@ async fn a_session_is_renewed_although_the_pool_is_full() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pooler_in_transaction_mode_is_refused_with_the_remedy() {
     let server = throwaway::Postgres::builder().quick().start().unwrap();
-    let bouncer = match throwaway::pgbouncer(&server.url()) {
+    let bouncer = match throwaway::pgbouncer(&server.url(), PoolMode::Transaction) {
         Ok(bouncer) => bouncer,
         Err(why) => return println!("skipped: {why}"),
     };
@@ -235,7 +236,11 @@ async fn a_pooler_in_transaction_mode_is_refused_with_the_remedy() {
     let (client, connection) = tokio_postgres::connect(&console.to_string(), NoTls).await.unwrap();
     tokio::spawn(connection);
     client.simple_query("SET ignore_startup_parameters = 'options'").await.unwrap();
-    check(PostgresWorld::open(&pooled.url(), PostgresOptions::new()).await.unwrap_err());
+    for pool in ["4", "1"] {
+        let url = pooled.url().replace("pool=4", &format!("pool={pool}"));
+        check(PostgresWorld::open(&url, PostgresOptions::new()).await.unwrap_err());
+    }
+    check(outlast_postgres::migrate(&pooled.url()).await.unwrap_err());
     for size in [2, 8] {
         check(PostgresWorld::on_pool(pool(&bouncer.url(), size), options(&direct)).await.unwrap_err());
     }
@@ -243,9 +248,62 @@ async fn a_pooler_in_transaction_mode_is_refused_with_the_remedy() {
     client.simple_query("SET server_round_robin = 1").await.unwrap();
     check(PostgresWorld::on_pool(pool(&bouncer.url(), 8), options(&direct)).await.unwrap_err());
     assert!(started_at.elapsed() < Duration::from_secs(15), "{:?}", started_at.elapsed());
+    // No connection of the server keeps a setting of a world: other clients may get it.
+    let (other, connection) = tokio_postgres::connect(&bouncer.url(), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    for _ in 0..20 {
+        let shown = other.simple_query("SHOW enable_seqscan").await.unwrap();
+        let is_on = |message: &_| matches!(message, SimpleQueryMessage::Row(row) if row.get(0) == Some("on"));
+        assert!(shown.iter().any(is_on), "{shown:?}");
+    }
     let shown = client.simple_query("SHOW POOLS").await.unwrap();
     assert!(shown.iter().any(|message| matches!(message, SimpleQueryMessage::Row(_))));
     // Without the pooler the world can be opened.
     let world = PostgresWorld::on_pool(pool(&server.url(), 2), options(&direct)).await.unwrap();
     start(&world, RUN).await;
+}
+
+/// A worker and a client behind a pooler in session mode: one process does the work of another, is notified, and its
+/// death is noticed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_world_works_behind_a_pooler_in_session_mode() {
+    let server = throwaway::Postgres::builder().quick().start().unwrap();
+    let bouncer = match throwaway::pgbouncer(&server.url(), PoolMode::Session) {
+        Ok(bouncer) => bouncer,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    // On its console: the pooler refuses settings that it does not know, or ignores them.
+    let mut console = bouncer.address().clone();
+    console.database = "pgbouncer".into();
+    let (console, connection) = tokio_postgres::connect(&console.to_string(), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    for ignored in ["", "options"] {
+        console.simple_query(&format!("SET ignore_startup_parameters = '{ignored}'")).await.unwrap();
+        let pooled = TestSchema::on(&bouncer.url(), TestClock::new());
+        outlast_postgres::migrate(&pooled.url()).await.unwrap();
+        let (client, worker) = (pooled.open_real_time().await, pooled.open_real_time().await);
+        let second = SessionId::from_bits(2);
+        join(&worker, SESSION, NO_EXPIRY).await;
+        join(&client, second, NO_EXPIRY).await;
+        let epoch = worker.claim(SESSION, common::request()).await.unwrap().epoch;
+        start(&client, RUN).await;
+        worker.changed(epoch, Timestamp::NEVER).await;
+        wait_until("claimed", async || !claim(&worker, SESSION).await.is_empty()).await;
+        drop(worker);
+        wait_until("its run is released", async || !claim(&client, second).await.is_empty()).await;
+        drop(client);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pooler_in_statement_mode_is_refused_with_the_remedy() {
+    let server = throwaway::Postgres::builder().quick().start().unwrap();
+    let bouncer = match throwaway::pgbouncer(&server.url(), PoolMode::Statement) {
+        Ok(bouncer) => bouncer,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let pooled = TestSchema::on(&bouncer.url(), TestClock::new());
+    let error = PostgresWorld::open(&pooled.url(), PostgresOptions::new()).await.unwrap_err();
+    let WorldError::Invalid(text) = &error else { panic!("{error:?}") };
+    assert!(text.contains("pgbouncer") && text.contains("`pool_mode` to `session`"), "{text}");
 }

@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 
 use crate::connection::error::{Refusal, from_sqlite, world_closed};
 use crate::connection::file::{self, ConnectionSettings, retry_busy};
+use crate::connection::permissions::unwritable_folder;
 use crate::read::id_clock_skew::IdClockSkew;
 use crate::sessions::session;
 use crate::sessions::session_locks::SessionLocks;
@@ -34,8 +35,8 @@ const FLUSH_PAUSE: Duration = Duration::from_millis(10);
 ///
 /// # Errors
 ///
-/// [`WorldError::Conflict`] if `to` exists, [`WorldError::Invalid`] if its folder does not, and
-/// [`WorldError::Unavailable`] if it cannot be written. After an error there is no copy.
+/// [`WorldError::Conflict`] if `to` exists, [`WorldError::Invalid`] if its folder does not or this user may not write
+/// there, and [`WorldError::Unavailable`] if it cannot be written for another reason. After an error there is no copy.
 pub async fn backup(from: &Path, to: &Path, clock: Arc<dyn Clock>) -> Result<(), WorldError> {
     let (from, to) = (from.to_owned(), to.to_owned());
     let (reply, answer) = oneshot::channel();
@@ -54,6 +55,9 @@ pub async fn backup(from: &Path, to: &Path, clock: Arc<dyn Clock>) -> Result<(),
 
 fn copy(from: &Path, to: &Path, clock: &dyn Clock) -> Result<(), WorldError> {
     file::check_folder(to)?;
+    if let Some(error) = unwritable_folder(to) {
+        return Err(error);
+    }
     if to.symlink_metadata().is_ok() {
         return Err(already_exists(to));
     }

@@ -8,6 +8,10 @@ use outlast_core::{Clock, WorldError};
 
 use crate::connection::statement_counter::StatementCounter;
 
+/// How long a call waits for the write lock of the file, by default. Transactions take milliseconds, so a process that
+/// holds the lock for longer is stopped or does something else.
+const LOCK_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+
 /// The options of a [`SqliteWorld`](crate::SqliteWorld).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -16,13 +20,21 @@ pub struct SqliteOptions {
     pub clock: Arc<dyn Clock>,
     /// What an acknowledged change survives. The URL takes precedence.
     pub sync: Durability,
+    /// How long a call that writes waits while another process holds the write lock of the file. The URL takes
+    /// precedence.
+    pub lock_timeout: Duration,
     pub(crate) statements: StatementCounter,
 }
 
 impl SqliteOptions {
     /// The default options with this clock: every commit survives a power failure.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, sync: Durability::Full, statements: StatementCounter::default() }
+        Self {
+            clock,
+            sync: Durability::Full,
+            lock_timeout: LOCK_TIMEOUT_DEFAULT,
+            statements: StatementCounter::default(),
+        }
     }
 
     /// Counts the statements that the world executes, without those that begin and end transactions. For tests.
@@ -30,6 +42,14 @@ impl SqliteOptions {
     #[must_use]
     pub fn count_statements(mut self, statements: Arc<std::sync::atomic::AtomicU64>) -> Self {
         self.statements = StatementCounter::new(statements);
+        self
+    }
+
+    /// Sets how long a call that writes waits while another process holds the write lock of the file. After that it
+    /// fails with [`WorldError::Unavailable`], which names the process if the system tells. The default is 5 seconds.
+    #[must_use]
+    pub fn lock_timeout(mut self, timeout: Duration) -> Self {
+        self.lock_timeout = timeout;
         self
     }
 
@@ -81,12 +101,14 @@ pub struct SqliteUrl {
     pub path: PathBuf,
     /// What an acknowledged change survives, if the URL sets it.
     pub sync: Option<Durability>,
+    /// How long a call waits for the write lock, if the URL sets it: `timeout=10`, in seconds.
+    pub lock_timeout: Option<Duration>,
     /// How this process notices changes by other processes.
     pub poll: HintMode,
 }
 
 impl SqliteUrl {
-    /// Parses `sqlite:shop.db`, `sqlite:/var/lib/shop.db`, `sqlite:shop.db?sync=normal&doorbell=off` or a path.
+    /// Parses `sqlite:shop.db`, `sqlite:/var/lib/shop.db`, `sqlite:shop.db?sync=normal&timeout=10` or a path.
     ///
     /// # Errors
     ///
@@ -109,7 +131,7 @@ impl SqliteUrl {
                 "`{text}` names an in-memory database; use `memory:` for a world without a file"
             )));
         }
-        let mut url = Self { path: path.into(), sync: None, poll: HintMode::default() };
+        let mut url = Self { path: path.into(), sync: None, lock_timeout: None, poll: HintMode::default() };
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             url.set(text, parameter)?;
         }
@@ -128,14 +150,27 @@ impl SqliteUrl {
                     "unknown value `{other}` in `{text}`; write `sync=full` or `sync=normal`"
                 )));
             }
+            other if other.starts_with("timeout=") => self.lock_timeout = Some(seconds(text, other)?),
             other => {
                 return Err(WorldError::invalid(format!(
-                    "unknown parameter `{other}` in `{text}`; the parameters are `sync` and `doorbell`"
+                    "unknown parameter `{other}` in `{text}`; the parameters are `sync`, `timeout` and `doorbell`"
                 )));
             }
         }
         Ok(())
     }
+}
+
+/// The value of `timeout=10`.
+fn seconds(text: &str, parameter: &str) -> Result<Duration, WorldError> {
+    let value = parameter.split_once('=').and_then(|(_, value)| value.parse().ok());
+    let seconds = value.filter(|seconds| (1..=3_600).contains(seconds));
+    seconds.map(Duration::from_secs).ok_or_else(|| {
+        WorldError::invalid(format!(
+            "`{parameter}` in `{text}` is invalid; write seconds as a number from 1 to 3600, without a unit: \
+             `timeout=10`"
+        ))
+    })
 }
 
 #[cfg(test)]
@@ -154,9 +189,16 @@ mod tests {
             ("/tmp/what?.db", "/tmp/what?.db", None),
         ];
         for (text, path, sync) in cases {
-            let url = SqliteUrl { path: path.into(), sync, poll: HintMode::SocketAndPoll };
+            let url =
+                SqliteUrl { path: path.into(), sync, lock_timeout: None, poll: HintMode::SocketAndPoll };
             assert_eq!(SqliteUrl::parse(text), Ok(url), "{text}");
         }
+    }
+
+    #[test]
+    fn a_url_sets_the_lock_timeout() {
+        let url = SqliteUrl::parse("sqlite:shop.db?timeout=10&sync=full").unwrap();
+        assert_eq!(url.lock_timeout, Some(Duration::from_secs(10)));
     }
 
     #[test]
@@ -180,7 +222,9 @@ mod tests {
             ("sqlite::memory:", "use `memory:`"),
             (":memory:", "use `memory:`"),
             ("sqlite:shop.db?sync=off", "`sync=full` or `sync=normal`"),
-            ("sqlite:shop.db?cache=shared", "the parameters are `sync` and `doorbell`"),
+            ("sqlite:shop.db?cache=shared", "the parameters are `sync`, `timeout` and `doorbell`"),
+            ("sqlite:shop.db?timeout=10s", "without a unit: `timeout=10`"),
+            ("sqlite:shop.db?timeout=0", "a number from 1 to 3600"),
         ];
         for (text, remedy) in cases {
             let error = SqliteUrl::parse(text).unwrap_err();

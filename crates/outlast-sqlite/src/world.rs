@@ -1,7 +1,10 @@
 //! [`SqliteWorld`]: the `World` contract, method by method.
 
-use std::path::{Path, PathBuf};
+use std::future::{Future, poll_fn};
+use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use async_trait::async_trait;
 use outlast_core::limits::HISTORY_TURNS_READ_MAX;
@@ -19,6 +22,7 @@ use crate::connection::clock::WorldClock;
 use crate::connection::fair_lock::FairLock;
 use crate::connection::file;
 use crate::connection::file::ConnectionSettings;
+use crate::connection::opened_file::{InodeId, OpenedFile};
 use crate::notifications::change_watcher::{ChangeSubscribers, ChangeWatcher};
 use crate::notifications::tx_watcher::{AwaitedWrite, TxWatcher};
 use crate::options::{Durability, SqliteOptions, SqliteUrl};
@@ -61,26 +65,35 @@ pub struct SqliteWorld {
     change_signal: Arc<ChangeSignal>,
     waiters: Arc<Waiters>,
     clock: Arc<dyn Clock>,
-    path: PathBuf,
+    file: Arc<OpenedFile>,
     sync: Durability,
 }
 
 impl SqliteWorld {
     /// Opens the file of a path or of a URL such as `sqlite:shop.db?sync=normal`, and creates it if it does not exist.
     ///
+    /// If the file is moved, replaced or removed while the world is open, the call that notices it and every later one
+    /// fail with [`WorldError::Corrupt`]; a change is not acknowledged unless it is in the file at the path.
+    ///
     /// # Errors
     ///
-    /// [`WorldError::Invalid`] if the URL is invalid, the folder does not exist or the file is read-only;
-    /// [`WorldError::Conflict`] if the file belongs to another program, has a schema that this build cannot use, or has
-    /// to be migrated to one that joined workers cannot use; [`WorldError::Corrupt`] if it is not an SQLite file;
-    /// [`WorldError::Unavailable`] if it cannot be used now.
+    /// [`WorldError::Invalid`] if the URL is invalid, the folder does not exist, or this user may not write the file or
+    /// its folder; [`WorldError::Conflict`] if the file belongs to another program, has a schema that this build cannot
+    /// use, or has to be migrated to one that joined workers cannot use; [`WorldError::Corrupt`] if it is not an SQLite
+    /// file, or is missing or empty while its write-ahead log is not; [`WorldError::Unavailable`] if it cannot be used
+    /// now.
     pub fn open(url: &str, options: SqliteOptions) -> Result<Self, WorldError> {
         let url = SqliteUrl::parse(url)?;
-        let (path, sync, clock) = (url.path, url.sync.unwrap_or(options.sync), options.clock);
+        // The process may change its working directory later.
+        let path = std::path::absolute(&url.path).unwrap_or(url.path);
+        let (sync, clock) = (url.sync.unwrap_or(options.sync), options.clock);
+        let lock_timeout = url.lock_timeout.unwrap_or(options.lock_timeout);
         let settings = ConnectionSettings { path: path.clone(), sync, statements: options.statements };
         let locks = Arc::new(SessionLocks::for_database(&path, clock.is_virtual()));
         let liveness = LivenessCheck { locks: &locks, now: clock.now() };
+        let before = InodeId::at(&path).unwrap_or(None);
         let connection = file::open(&settings, Some(liveness))?;
+        let file = Arc::new(OpenedFile::opened_at(&path, before)?);
         let clock = WorldClock::continue_from_file(clock, &connection, &path)?;
         let change_signal = Arc::new(ChangeSignal::new(clock.clone()));
         let waiters = Arc::new(Waiters::default());
@@ -89,12 +102,12 @@ impl SqliteWorld {
         } else {
             let subscribers =
                 ChangeSubscribers { change_signal: change_signal.clone(), waiters: waiters.clone() };
-            ChangeWatcher::start(&settings, url.poll, subscribers)?
+            ChangeWatcher::start(&settings, url.poll, file.clone(), subscribers)?
         };
-        let readers = ReaderPool::start(&settings)?;
+        let readers = ReaderPool::start(&settings, file.clone())?;
         let tx_watcher = TxWatcher::new(settings, change_signal.clone(), change_watcher.hint_sender());
         let writer = Writer::start(WriterThread {
-            path: path.clone(),
+            file: file.clone(),
             connection,
             clock: clock.clone(),
             locks: locks.clone(),
@@ -102,10 +115,13 @@ impl SqliteWorld {
             waiters: waiters.clone(),
             hint_sender: change_watcher.hint_sender(),
             fair_lock: FairLock::for_database(&path),
+            lock_timeout,
             lease_cache: LeaseCache::default(),
             id_skew: IdClockSkew::default(),
         })?;
-        let end_lookup = EndLookup::new(path.clone());
+        let end_lookup = EndLookup::new(file.clone());
+        // The readers may have opened another file than the writer.
+        file.check()?;
         Ok(Self {
             writer,
             change_watcher,
@@ -116,9 +132,16 @@ impl SqliteWorld {
             change_signal,
             waiters,
             clock,
-            path,
+            file,
             sync,
         })
+    }
+
+    /// Simulates that the process of the session's worker was killed: its lock is free, so the next takeover releases its
+    /// runs. For tests.
+    #[cfg(feature = "test-support")]
+    pub fn kill(&self, session: SessionId) {
+        self.locks.abandon(session);
     }
 
     /// Copies the world, while it is in use, to a file that must not exist; see [`backup`](crate::backup()).
@@ -127,12 +150,13 @@ impl SqliteWorld {
     ///
     /// As [`backup`](crate::backup()).
     pub async fn backup(&self, to: impl AsRef<Path>) -> Result<(), WorldError> {
-        crate::backup(&self.path, to.as_ref(), self.clock.clone()).await
+        self.file.check()?;
+        crate::backup(self.file.path(), to.as_ref(), self.clock.clone()).await
     }
 
     /// The file.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    pub(crate) fn file(&self) -> &OpenedFile {
+        &self.file
     }
 
     /// Notifies workers when the transaction of a caller commits that writes this.
@@ -191,7 +215,8 @@ impl World for SqliteWorld {
         if found.is_some() {
             return Ok(found);
         }
-        Ok(event_or_time(end, self.clock.sleep_until(until)).await.ok())
+        let end_or_stop = end_unless_stopped(end, self.file.wait_until_stopped());
+        event_or_time(end_or_stop, self.clock.sleep_until(until)).await.ok().transpose()
     }
 
     async fn history(&self, run: RunId, from: u64, limit: usize) -> Result<Vec<TurnRecord>, WorldError> {
@@ -207,7 +232,7 @@ impl World for SqliteWorld {
     async fn histories(&self, runs: &[RunId]) -> Answers<Vec<TurnRecord>> {
         let _busy = self.clock.busy();
         check_histories(runs.len())?;
-        let (runs, path) = (runs.to_vec(), self.path.clone());
+        let (runs, path) = (runs.to_vec(), self.file.path().to_owned());
         let read = self
             .readers
             .read(move |snapshot| runs.iter().map(|run| whole_history(snapshot, *run, &path)).collect());
@@ -351,9 +376,24 @@ impl World for SqliteWorld {
                 "survives the death of the process; a power failure may lose the most recent commits"
             }
         };
-        let mut description = Description::new("sqlite", self.path.display().to_string());
+        let mut description = Description::new("sqlite", self.file.path().display().to_string());
         description.durability = durability.into();
         description.hints = self.change_watcher.description().into();
         description
     }
+}
+
+/// Waits for the end of a run, or for the error that stops the file. If both are ready, the end is returned.
+async fn end_unless_stopped(
+    end: impl Future<Output = Ended>,
+    stop: impl Future<Output = WorldError>,
+) -> Result<Ended, WorldError> {
+    let (mut end, mut stop) = (pin!(end), pin!(stop));
+    poll_fn(|cx| {
+        if let Poll::Ready(ended) = end.as_mut().poll(cx) {
+            return Poll::Ready(Ok(ended));
+        }
+        stop.as_mut().poll(cx).map(Err)
+    })
+    .await
 }

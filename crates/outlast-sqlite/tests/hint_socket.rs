@@ -10,7 +10,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 use common::{FixedClock, TempDatabase, block_on, new_start};
@@ -35,7 +35,7 @@ fn open_with(path: &Path, query: &str) -> Arc<SqliteWorld> {
 /// Waits for a change after now, on another thread.
 fn listen(world: &Arc<SqliteWorld>) -> Receiver<()> {
     let epoch = epoch(world);
-    let (sender, changed) = channel();
+    let (sender, changed) = sync_channel(1_000);
     let world = world.clone();
     std::thread::spawn(move || {
         block_on(world.changed(epoch, Timestamp::NEVER));
@@ -143,7 +143,7 @@ fn the_end_of_a_run_in_another_process_wakes_its_waiters() {
     let database = TempDatabase::new();
     let (here, there) = (open(&database.path()), open(&database.path()));
     start(&there, 1);
-    let (ended, ends) = channel();
+    let (ended, ends) = sync_channel(1_000);
     let waiting = here.clone();
     std::thread::spawn(move || {
         let _ = ended.send(block_on(waiting.ended(RunId::from_bits(1), Timestamp::NEVER)));
@@ -240,12 +240,13 @@ fn a_world_describes_how_it_notices_changes() {
 }
 
 #[test]
-fn worlds_in_a_moved_folder_still_get_hints() {
+fn worlds_in_a_folder_that_was_moved_behind_a_link_still_get_hints() {
     let database = TempDatabase::new();
     let (old, new) = (database.path().with_file_name("old"), database.path().with_file_name("new"));
     std::fs::create_dir(&old).unwrap();
     let before = open(&old.join("world.db"));
     std::fs::rename(&old, &new).unwrap();
+    std::os::unix::fs::symlink(&new, &old).unwrap();
     let after = open(&new.join("world.db"));
     let changed = listen(&before);
     start(&after, 1);

@@ -134,33 +134,84 @@ fn several_threads_can_create_a_file_at_the_same_time() {
     }
 }
 
-/// Whether permissions apply to this user. They do not apply to root.
-fn is_bound_by_permissions(folder: &std::path::Path) -> bool {
-    std::fs::write(folder.join("probe"), "").is_err()
+fn set_mode(path: &std::path::Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-fn set_readonly(path: &std::path::Path, readonly: bool) {
-    let mut permissions = std::fs::metadata(path).unwrap().permissions();
-    permissions.set_readonly(readonly);
-    std::fs::set_permissions(path, permissions).unwrap();
-}
+/// Runs a test that depends on permissions. They do not apply to root, so as root it runs in a child process with
+/// another user.
+#[cfg(unix)]
+fn with_permissions(name: &str, test: fn(&TempDatabase)) {
+    use std::os::unix::process::CommandExt;
 
-#[test]
-fn a_read_only_folder_is_refused_with_a_remedy() {
+    const NOBODY: u32 = 65_534;
     let database = TempDatabase::new();
     let folder = database.path().parent().unwrap().to_path_buf();
-    set_readonly(&folder, true);
-    if !is_bound_by_permissions(&folder) {
-        set_readonly(&folder, false);
-        return println!(
-            "skipped: permissions do not apply to this user; run the test as another user than root"
-        );
+    set_mode(&folder, 0o500);
+    let is_bound = std::fs::write(folder.join("probe"), "").is_err();
+    set_mode(&folder, 0o700);
+    if is_bound {
+        return test(&database);
     }
-    let error = open_error(&database);
-    set_readonly(&folder, false);
-    let text = error.to_string();
-    assert!(text.contains("world.db") && text.contains("this user may write there"), "{text}");
-    database.open();
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", name, "--nocapture"]).env("TMPDIR", "/tmp").current_dir("/");
+    match command.uid(NOBODY).gid(NOBODY).output() {
+        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
+        Err(error) => println!("skipped: the test cannot be run as another user than root ({error})"),
+    }
+}
+
+#[track_caller]
+fn assert_invalid(error: WorldError, parts: &[&str]) {
+    let WorldError::Invalid(text) = &error else { panic!("{error:?}") };
+    assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_read_only_folder_is_refused_with_the_permission() {
+    with_permissions("a_read_only_folder_is_refused_with_the_permission", |database| {
+        let folder = database.path().parent().unwrap().to_path_buf();
+        for _ in 0..2 {
+            set_mode(&folder, 0o500);
+            let error = open_error(database);
+            set_mode(&folder, 0o700);
+            assert_invalid(error, &["no permission to write in the folder", "world.db", "mode 0500"]);
+            // In the second round the file exists, but not the files that SQLite creates next to it.
+            drop(database.open());
+        }
+    });
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_without_permissions_is_refused_with_its_mode() {
+    with_permissions("a_file_without_permissions_is_refused_with_its_mode", |database| {
+        drop(database.open());
+        set_mode(&database.path(), 0o000);
+        assert_invalid(open_error(database), &["world.db", "(mode 0000, owner"]);
+        set_mode(&database.path(), 0o200);
+        assert_invalid(open_error(database), &["no permission to read and write", "(mode 0200, owner"]);
+        set_mode(&database.path(), 0o400);
+        assert_invalid(open_error(database), &["is read-only for this user (mode 0400, owner"]);
+        set_mode(&database.path(), 0o600);
+        database.open();
+    });
+}
+
+#[cfg(unix)]
+#[test]
+fn a_backup_into_a_read_only_folder_is_refused_with_the_permission() {
+    with_permissions("a_backup_into_a_read_only_folder_is_refused_with_the_permission", |database| {
+        let world = database.open();
+        let folder = database.path().with_file_name("backups");
+        std::fs::create_dir(&folder).unwrap();
+        set_mode(&folder, 0o500);
+        let error = common::block_on(world.backup(folder.join("copy.db"))).unwrap_err();
+        set_mode(&folder, 0o700);
+        assert_invalid(error, &["no permission to write in the folder", "copy.db", "mode 0500"]);
+    });
 }
 
 #[test]

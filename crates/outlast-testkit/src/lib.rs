@@ -1,7 +1,7 @@
 //! For tests of workflows: rehearsals, worlds under virtual time, and replays of recorded histories.
 //!
 //! * [`Rehearsal`]: one workflow function, driven by the test, with no world and no runtime.
-//! * [`TestWorld`]: a world under virtual time with a worker, in which steps can be mocked.
+//! * [`TestWorld`]: a world under virtual time with a worker, in which steps can be mocked and the worker can crash.
 //! * [`assert_replays`]: replays recorded histories with the current code.
 //! * [`TestClock`]: virtual time, which passes only when the test moves it.
 //!
@@ -20,4 +20,4 @@ pub mod watchdog;
 pub use clock::TestClock;
 pub use rehearsal::Rehearsal;
 pub use replays::assert_replays;
-pub use world::{TestWorld, TestWorldBuilder};
+pub use world::{CrashPoint, TestWorld, TestWorldBuilder};

@@ -1,21 +1,29 @@
 //! A world for tests of complete workflows: virtual time, a worker, and mocks of steps.
 
+mod crash;
 mod timeout_report;
 
+use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::panic::Location;
 use std::sync::Arc;
 
+use outlast::sqlite::SqliteWorld;
 use outlast::{
     Client, Error, MemoryWorld, Register, RunHandle, RunView, Status, StepError, StepHandle, Wait, Worker,
     WorkerBuilder,
 };
-use outlast_core::{IntoDuration, Timestamp, World};
+use outlast_core::{Busy, IntoDuration, SessionId, Timestamp, World};
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tempfile::TempDir;
+use tokio::sync::mpsc::Receiver;
+use tokio::task::JoinHandle;
 
+pub use self::crash::CrashPoint;
+use self::crash::{Crashes, CrashingWorld};
 use self::timeout_report::{AwaitedState, PastWaits};
 use crate::TestClock;
 
@@ -68,7 +76,9 @@ pub struct TestWorld {
     clock: TestClock,
     world: Arc<dyn World>,
     client: Client,
-    worker: Worker,
+    worker: Arc<CurrentWorker>,
+    crashes: Arc<Crashes>,
+    replacing: JoinHandle<()>,
     // Deleted when the test is over.
     _folder: Option<TempDir>,
 }
@@ -186,13 +196,79 @@ impl TestWorld {
         async move { self.run_until(run, awaited, |view| view.waits.iter().find_map(due)).await }
     }
 
+    /// Crashes the worker when it reaches this point, as if its process was killed. Another worker joins at once, with
+    /// the same code, and continues the runs. No time passes.
+    ///
+    /// Several calls plan several crashes. Check with [`crashes`](Self::crashes) that they have happened.
+    ///
+    /// ```
+    /// # use std::sync::atomic::{AtomicU32, Ordering};
+    /// # use outlast::prelude::*;
+    /// use outlast_testkit::{CrashPoint, TestWorld};
+    ///
+    /// # static CALLS: AtomicU32 = AtomicU32::new(0);
+    /// #[step]
+    /// async fn charge(cx: StepContext, cents: u64) -> String {
+    ///     # CALLS.fetch_add(1, Ordering::Relaxed);
+    ///     format!("paid {cents} with {}", cx.key()) // a real step passes the key to the bank
+    /// }
+    ///
+    /// #[workflow]
+    /// async fn checkout(ctx: Context, cents: u64) -> Result<String, Error> {
+    ///     ctx.step(charge, cents).await
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+    /// let world = TestWorld::builder().register((checkout, charge)).start().await;
+    /// world.crash_worker(CrashPoint::after_effect_of(charge));
+    /// let run = world.client().start(checkout, 4200).await?;
+    /// // The step was attempted twice, with the same key.
+    /// assert_eq!(world.run_until_done(&run).await?, format!("paid 4200 with {}.0.0", run.id()));
+    /// # assert_eq!(CALLS.load(Ordering::Relaxed), 2);
+    /// assert_eq!(world.crashes(), 1);
+    /// # world.stop().await }
+    /// ```
+    pub fn crash_worker(&self, point: CrashPoint) {
+        self.crashes.plan(point);
+    }
+
+    /// Crashes the worker now, as if its process was killed, and waits until another one has joined and no work is in
+    /// progress. No time passes.
+    pub async fn crash_worker_now(&self) {
+        self.settle().await;
+        let session = self.worker.lock().as_ref().map(Worker::session);
+        if let Some(session) = session {
+            self.crashes.crash(session);
+        }
+        self.settle().await;
+    }
+
+    /// The number of times that the worker has crashed.
+    pub fn crashes(&self) -> usize {
+        self.crashes.count()
+    }
+
     /// Stops the worker.
     ///
     /// # Errors
     ///
     /// As [`Worker::stop`].
+    ///
+    /// # Panics
+    ///
+    /// If a planned crash has not happened, because the worker did not reach its point.
     pub async fn stop(self) -> Result<(), Error> {
-        self.worker.stop().await
+        let planned = self.crashes.planned();
+        assert!(
+            planned == 0,
+            "{planned} planned crashes did not happen: the worker did not reach their points"
+        );
+        self.settle().await;
+        let worker = self.worker.lock().take();
+        match worker {
+            Some(worker) => worker.stop().await,
+            None => Ok(()),
+        }
     }
 
     /// Goes from one moment at which something is due to the next, until the run is as wanted.
@@ -225,6 +301,47 @@ impl TestWorld {
         let now = self.now();
         let why = format!("it sleeps in a loop: the clock was advanced {ADVANCES_MAX} times, to {now}");
         awaited.fail(run.id(), &(why + &past_waits.except(&[])))
+    }
+}
+
+impl Drop for TestWorld {
+    fn drop(&mut self) {
+        self.replacing.abort();
+    }
+}
+
+/// The current worker of a test world; `None` while a crashed one is being replaced.
+type CurrentWorker = Mutex<Option<Worker>>;
+
+/// Replaces each worker that crashes by another one.
+async fn replace_workers(
+    current: Arc<CurrentWorker>,
+    world: Arc<dyn World>,
+    crashes: Arc<Crashes>,
+    mut requests: Receiver<Busy>,
+) {
+    while let Some(busy) = requests.recv().await {
+        let crashed = current.lock().take();
+        let Some(crashed) = crashed else { continue };
+        match crashed.replace_after_crash(|session| kill(&*world, session)).await {
+            Ok(replacement) => *current.lock() = Some(replacement),
+            Err(error) => {
+                panic!("the worker crashed as planned, and its replacement does not start: {error}")
+            }
+        }
+        crashes.replaced();
+        drop(busy);
+    }
+}
+
+/// Tells the world that the process of a session is gone.
+fn kill(world: &dyn World, session: SessionId) {
+    let any: &dyn Any = world;
+    if let Some(memory) = any.downcast_ref::<MemoryWorld>() {
+        memory.kill(session);
+    }
+    if let Some(sqlite) = any.downcast_ref::<SqliteWorld>() {
+        sqlite.kill(session);
     }
 }
 
@@ -318,11 +435,15 @@ impl<S: Send + Sync + 'static> TestWorldBuilder<S> {
             None => "memory:".to_owned(),
         };
         let world = outlast::open_with_clock(&url, Arc::new(self.clock.clone())).await?;
-        let worker = self.worker.on(world.clone());
+        let (crashes, requests) = Crashes::new(Arc::new(self.clock.clone()));
+        let crashing = CrashingWorld { inner: world.clone(), crashes: crashes.clone() };
+        let worker = self.worker.on(Arc::new(crashing)).local_to(world.clone());
         let worker = if self.is_trusting { worker } else { worker.paranoid() };
-        let worker = worker.start().await?;
+        let worker = Arc::new(Mutex::new(Some(worker.start().await?)));
         let client = Client::new(world.clone());
-        Ok(TestWorld { clock: self.clock, world, client, worker, _folder: self.folder })
+        let replacing = replace_workers(worker.clone(), world.clone(), crashes.clone(), requests);
+        let replacing = tokio::spawn(replacing);
+        Ok(TestWorld { clock: self.clock, world, client, worker, crashes, replacing, _folder: self.folder })
     }
 }
 

@@ -6,8 +6,10 @@ pub use outlast_core::{Policy, Retry};
 pub use crate::authoring::attempt::Attempt;
 pub use crate::authoring::context::Context;
 pub use crate::authoring::reconcile::{Reconciling, WithContext, WithoutContext, reconciling};
-pub use crate::authoring::registry::{StepMark, TupleMark, WorkflowMark};
-pub use crate::authoring::step::{NestedStep, StepCode, StepContext, StepDefinition};
+pub use crate::authoring::register::{
+    CodeFor, CodeOfStep, CodeOfWorkflow, Registrable, StepMark, TupleMark, WorkflowMark,
+};
+pub use crate::authoring::step::{NestedStep, StateFor, StepCode, StepContext, StepDefinition};
 pub use crate::authoring::unique::unique_key;
 pub use crate::authoring::workflow::{RunFuture, WorkflowDefinition, checked};
 pub use crate::error::{Error, StepError};

@@ -1,7 +1,8 @@
 //! What users write: workflows, steps, and the operations that a workflow awaits.
 //!
 //! The order for reading: [`workflow`] and [`step`] define code and its handles, [`context`] and [`operation`] are
-//! what a workflow sees, [`attempt`] is what a step sees, and [`registry`] maps durable names to code.
+//! what a workflow sees, [`attempt`] is what a step sees, [`register`] is what a
+//! worker is given, and [`registry`] maps durable names to code.
 
 pub(crate) mod attempt;
 pub(crate) mod context;
@@ -9,7 +10,9 @@ pub(crate) mod input;
 pub(crate) mod json;
 pub(crate) mod operation;
 mod parallel;
+pub(crate) mod race;
 pub(crate) mod reconcile;
+pub(crate) mod register;
 pub(crate) mod registry;
 pub(crate) mod retry;
 #[cfg(feature = "schema")]

@@ -1,5 +1,7 @@
 //! The client: starts runs, sends to them, stops them and inspects them.
 
+mod retry;
+
 mod start;
 mod start_many;
 
@@ -10,11 +12,14 @@ mod control;
 
 mod handle;
 mod keyed;
+mod output_waiters;
 
 pub(crate) mod local_workers;
 
+mod events;
 mod inspect;
 mod list;
+mod operations;
 
 mod explain;
 
@@ -26,6 +31,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use outlast_core::duration::InvalidDuration;
 use outlast_core::limits::HEADERS_BYTES_MAX;
 use outlast_core::{
     Codec, Headers, MessageBody, NewMessage, Payload, PlainJson, RunId, Sent, World, WorldError,
@@ -35,17 +41,18 @@ use serde::de::DeserializeOwned;
 use crate::authoring::input::Input;
 use crate::authoring::json::IntoJson;
 use crate::authoring::workflow::{WorkflowHandle, catch_check_panic};
-use crate::clock::pause;
 use crate::error::Error;
 use crate::ids;
 use crate::worker::outage::Outage;
 
 pub use backup::backup;
 pub use control::Cancel;
+pub use events::{EventView, EventsCall};
 pub use explain::{Attempting, Because, Explanation, JoinedWorker, Probe, Stopping, Waiting};
 pub use handle::RunHandle;
 pub use keyed::KeyedRun;
 pub use list::ListCall;
+pub use operations::OperationsCall;
 pub use send::SendCall;
 pub use start::StartCall;
 pub use start_many::StartManyCall;
@@ -54,18 +61,15 @@ pub use within::Within;
 use local_workers::LocalWorkers;
 use start::StartTemplate;
 
-/// How often a call is made, with the same ids, when the world does not respond.
-const TRIES: u32 = 5;
-const PAUSE: Duration = Duration::from_millis(50);
-
 type BoxedFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 type BoxedCall<'a, T> = BoxedFuture<'a, Result<T, Error>>;
 
 /// A client of a world: it starts runs, sends to them, stops them and inspects them.
 ///
 /// A client needs no worker in its process. It is cheap to clone. Calls with options are builders: nothing happens
-/// until they are awaited. A start, send or cancel that the world does not answer is repeated a few times with the same
-/// ids, so it is not executed twice, and then fails with the kind [`Unavailable`](crate::ErrorKind::Unavailable).
+/// until they are awaited. A call that the world does not answer is repeated for 10 s with the same ids, so it is not
+/// executed twice, and then fails with the kind [`Unavailable`](crate::ErrorKind::Unavailable);
+/// [`retry_unavailable`](Self::retry_unavailable) sets another time.
 ///
 /// ```
 /// use outlast::prelude::*;
@@ -95,13 +99,21 @@ pub struct Client {
     codec: Arc<dyn Codec>,
     outage: Arc<Outage>,
     local: Arc<LocalWorkers>,
+    /// How long calls are repeated while the world does not respond.
+    retry_time: Result<Duration, InvalidDuration>,
 }
 
 impl Client {
     /// Creates a client of a world.
     pub fn new(world: Arc<dyn World>) -> Self {
         let local = LocalWorkers::of(&world);
-        Self { world, codec: Arc::new(PlainJson), outage: Arc::new(Outage::of_client()), local }
+        let (codec, outage) = (Arc::new(PlainJson), Arc::new(Outage::of_client()));
+        Self { world, codec, outage, local, retry_time: Ok(retry::RETRY_TIME) }
+    }
+
+    /// Creates the client of a worker, which the steps of the worker use.
+    pub(crate) fn of_worker(world: Arc<dyn World>, codec: Arc<dyn Codec>) -> Self {
+        Self { codec, ..Self::new(world) }
     }
 
     /// Sets the codec that all payloads pass through. The workers of the runs need the same codec.
@@ -211,39 +223,8 @@ impl Client {
     }
 
     async fn post(&self, message: NewMessage) -> Result<Sent, WorldError> {
-        single_answer(retry_unavailable(|| self.world.send(vec![message.clone()])).await?)
+        self.repeat_one(message, |messages| self.world.send(messages)).await
     }
-}
-
-/// Repeats a call that failed as unavailable. The call uses the same ids each time, so that it takes effect once.
-async fn retry_unavailable<T, F>(mut call: impl FnMut() -> F) -> Result<T, WorldError>
-where
-    F: Future<Output = Result<T, WorldError>>,
-{
-    let mut tries = 1;
-    loop {
-        match call().await {
-            Err(error) if error.is_transient() && tries < TRIES => {
-                pause(PAUSE * tries).await;
-                tries += 1;
-            }
-            // The message of the world describes work that resumes automatically; this call does not.
-            Err(WorldError::Unavailable(text)) => {
-                return Err(WorldError::unavailable(format!(
-                    "{text} (tried {TRIES} times: make the call again)"
-                )));
-            }
-            answered => return answered,
-        }
-    }
-}
-
-fn single_answer<T>(mut answers: Vec<Result<T, WorldError>>) -> Result<T, WorldError> {
-    if answers.len() == 1 { answers.remove(0) } else { Err(wrong_answer_count(answers.len(), 1)) }
-}
-
-fn wrong_answer_count(answers: usize, questions: usize) -> WorldError {
-    WorldError::corrupt(format!("the world returned {answers} results for {questions} requests"))
 }
 
 fn check_text(what: &str, text: &str, bytes_max: usize) -> Result<(), Error> {

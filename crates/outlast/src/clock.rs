@@ -6,7 +6,9 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use outlast_core::{Busy, Clock, Timestamp};
+use outlast_core::{Backoff, Busy, Clock, Timestamp};
+
+use crate::ids::chance;
 
 /// The longest sleep before the clock is read again, so that an adjusted clock takes effect.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
@@ -89,6 +91,11 @@ pub(crate) async fn within<T>(future: impl Future<Output = T>, deadline: Duratio
 #[allow(clippy::disallowed_methods, reason = "this module is the only one that reads the time and sleeps")]
 pub(crate) async fn pause(duration: Duration) {
     tokio::time::sleep(duration).await;
+}
+
+/// Waits before the next try of a call to a world that does not respond.
+pub(crate) async fn pause_before_retry(backoff: &mut Backoff) {
+    pause(backoff.next_pause(chance())).await;
 }
 
 /// The monotonic time since the first call in the process. It is tokio's, so that it stands still in a runtime with

@@ -14,6 +14,8 @@ use outlast_core::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::authoring::race::RaceError;
+
 /// The kind of an error, for code that handles it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -331,11 +333,20 @@ impl Error {
             kind_of_payload(payload)
         } else if any.is::<InvalidDuration>() {
             FailureKind::Invalid
+        } else if let Some(race) = any.downcast_ref::<RaceError<Self>>() {
+            kind_of_all(race.errors())
         } else {
             FailureKind::Error
         };
         Self::of_failure(Failure::of_error(kind, any))
     }
+}
+
+/// The kind of all errors, if they have the same: a race whose futures were all cancelled was cancelled.
+fn kind_of_all(errors: &[Error]) -> FailureKind {
+    let mut kinds = errors.iter().map(|error| error.0.failure.kind);
+    let first = kinds.next().unwrap_or(FailureKind::Error);
+    if kinds.all(|kind| kind == first) { first } else { FailureKind::Error }
 }
 
 pub(crate) fn kind_of_payload(error: &PayloadError) -> FailureKind {

@@ -83,16 +83,19 @@ pub use authoring::json::IntoJson;
 pub use authoring::operation::{
     AbandonedChild, ChildOperation, HookOperation, Received, ReceivedOperation, StepOperation, TimerOperation,
 };
+pub use authoring::race::{RaceError, RaceOk, race_ok};
 pub use authoring::reconcile::ReconcileFn;
-pub use authoring::registry::{Register, Registry};
+pub use authoring::register::Register;
+pub use authoring::registry::Registry;
 pub use authoring::retry::{retry, retry_with_clock};
 #[cfg(feature = "schema")]
 pub use authoring::schema::{HasSchema, Schema, schema_of};
 pub use authoring::step::{ByName, Step, StepCode, StepContext, StepDefinition, StepFn, StepHandle};
 pub use authoring::workflow::{RunFuture, Workflow, WorkflowDefinition, WorkflowFn, WorkflowHandle};
 pub use client::{
-    Attempting, Because, Cancel, Client, Explanation, JoinedWorker, KeyedRun, ListCall, Probe, RunHandle,
-    SendCall, StartCall, StartManyCall, Stopping, Waiting, Within, backup,
+    Attempting, Because, Cancel, Client, EventView, EventsCall, Explanation, JoinedWorker, KeyedRun,
+    ListCall, OperationsCall, Probe, RunHandle, SendCall, StartCall, StartManyCall, Stopping, Waiting,
+    Within, backup,
 };
 pub use clock::SystemClock;
 pub use error::{Error, ErrorKind, StepError};
@@ -112,7 +115,7 @@ pub mod __private;
 pub mod prelude {
     pub use crate::{
         Client, Context, Error, ErrorClass, ParentEnd, Retry, RunHandle, Step, StepContext, StepError,
-        Worker, Workflow, select, step, workflow,
+        Worker, Workflow, race_ok, select, step, workflow,
     };
     pub use futures_util::future::{join_all, try_join_all};
     pub use futures_util::stream::{FuturesUnordered, StreamExt};

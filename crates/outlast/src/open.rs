@@ -13,7 +13,7 @@ use crate::error::Error;
 /// | URL | world |
 /// |---|---|
 /// | `memory:` | runs are kept in memory, as long as the returned world exists |
-/// | `sqlite:shop.db`, `sqlite:/var/lib/shop.db` | runs are stored in one file; with `?sync=normal`, commits are faster and a power failure may lose the last ones |
+/// | `sqlite:shop.db`, `sqlite:/var/lib/shop.db` | runs are stored in one file; with `?sync=normal`, commits are faster and a power failure may lose the last ones; `?timeout=` limits the seconds that a call waits for another process's write lock |
 /// | `postgres://user@host/database` | runs are stored in a schema of a Postgres database, for any number of processes; `?schema=` names the schema, `?pool=` limits the connections; requires the feature `postgres` |
 ///
 /// # Errors

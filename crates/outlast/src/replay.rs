@@ -16,6 +16,7 @@ mod operation_map;
 mod operation_table;
 
 mod cancel;
+mod cancel_operation;
 mod children;
 mod hooks;
 mod queued;
@@ -33,12 +34,13 @@ pub(crate) mod polling;
 mod waker;
 
 mod holder_columns;
+mod summary;
 mod waits;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use code::{InputError, ReplayCode, WorkflowFuture};
+pub(crate) use code::{DropInBackground, InputError, ReplayCode, WorkflowFuture};
 pub(crate) use delivery::{Delivery, terminated};
 pub(crate) use handle::OpHandle;
 pub(crate) use hooks::{Arrival, CanRead, SentPayload, can_read};

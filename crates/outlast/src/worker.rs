@@ -10,7 +10,7 @@
 //! 4. [`attempts`]: executing the steps of a run, their heartbeats and retries.
 //! 5. [`committer`]: group commit of the turns of all runs.
 //! 6. [`end_without_code`]: ending runs for which the workflow's code is not needed.
-//! 7. Shared helpers: [`read_all`], [`outage`], [`log_limit`], [`metrics`].
+//! 7. Shared helpers: [`read_all`], [`outage`], [`background_drops`], [`log_limit`], [`metrics`].
 
 mod builder;
 mod settings;
@@ -33,13 +33,14 @@ pub(crate) mod read_all;
 
 pub(crate) mod outage;
 
+mod background_drops;
 mod log_limit;
 mod metrics;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_core::{RunId, SessionId, Start, World, WorldError};
+use outlast_core::{RunId, SessionId, Start, Timestamp, World, WorldError};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -54,6 +55,9 @@ use self::settings::Settings;
 use crate::client::local_workers::{LocalWorker, LocalWorkers, TakenStart};
 use crate::clock::pause;
 use crate::error::Error;
+
+/// The pause between two checks whether a worker that has lost its session has joined again.
+const REJOIN_CHECK_PAUSE: Duration = Duration::from_millis(50);
 
 /// How long the start of a worker waits for its first claim. The worker starts even if the claim takes longer.
 const FIRST_CLAIM_TIMEOUT: Duration = Duration::from_secs(1);
@@ -102,6 +106,10 @@ impl LocalWorker for CurrentSession {
         self.session().holds(run)
     }
 
+    fn commit_error(&self, run: RunId) -> Option<String> {
+        self.session().committer.uncommitted.error(run)
+    }
+
     fn check(&self, start: &Start) -> Option<Result<(), String>> {
         let session = self.session();
         let Settings { code, codec, .. } = &*session.settings;
@@ -116,12 +124,12 @@ impl Worker {
         WorkerBuilder::new(world)
     }
 
-    /// Starts the work under a session that has joined `world`.
-    async fn start(world: &Arc<dyn World>, session: Arc<Session>, stopping: CancellationToken) -> Self {
+    /// Starts the work under a session that has joined.
+    async fn start(session: Arc<Session>, stopping: CancellationToken) -> Self {
         let busy = session.busy();
         let current = Arc::new(CurrentSession(Mutex::new(session.clone())));
         let local: Arc<dyn LocalWorker> = current.clone();
-        LocalWorkers::of(world).add(Arc::downgrade(&local));
+        LocalWorkers::of(&session.settings.client_world(&session.world)).add(Arc::downgrade(&local));
         let supervisor = tokio::spawn(supervisor::supervise(current.clone(), stopping.clone(), busy));
         // Starts that follow are taken by this worker only after its first claim. Under virtual time, tests wait
         // for that themselves.
@@ -163,8 +171,29 @@ impl Worker {
         session.settings.meter.read(session.live_count())
     }
 
-    /// Stops the worker: claims nothing more, waits for running attempts (for at most the drain time), releases
-    /// every run, and leaves the world.
+    /// Waits until the worker holds no run and the world has none that is ready for it. Returns the time at which the
+    /// next run is due; `None` if there is none that waits for a time.
+    ///
+    /// Runs that are started, sent to or due later do not count: the worker continues with them as usual.
+    ///
+    /// # Errors
+    ///
+    /// When the worker is stopping.
+    pub async fn idle(&self) -> Result<Option<Timestamp>, Error> {
+        loop {
+            let session = self.current.session();
+            tokio::select! {
+                biased;
+                () = session.stopping.cancelled() => return Err(Error::msg("the worker is stopping")),
+                () = session.lost.cancelled() => pause(REJOIN_CHECK_PAUSE).await,
+                next_due = session.idle() => return Ok(next_due),
+            }
+        }
+    }
+
+    /// Stops the worker: claims nothing more, waits for running attempts, releases every run, drops the futures of
+    /// waiting runs, and leaves the world. It waits for at most the [drain time](WorkerBuilder::drain); futures that
+    /// are not dropped by then are dropped in the background.
     ///
     /// # Errors
     ///
@@ -199,6 +228,24 @@ impl Worker {
             supervisor.abort();
         }
         self.current.session().abandon();
+    }
+
+    /// [Crashes](Self::crash), and starts another worker with the same settings. `on_crash` is called in between with
+    /// the session of the crashed worker. For the test world of `outlast-testkit`.
+    ///
+    /// # Errors
+    ///
+    /// When the world cannot be joined.
+    #[cfg(any(test, feature = "test-support"))]
+    pub async fn replace_after_crash(self, on_crash: impl FnOnce(SessionId)) -> Result<Self, Error> {
+        let session = self.current.session();
+        self.crash();
+        on_crash(session.id);
+        let (world, settings, stopping) =
+            (session.world.clone(), session.settings.clone(), CancellationToken::new());
+        drop(session);
+        let session = Session::join(world, settings, stopping.clone()).await?;
+        Ok(Self::start(session, stopping).await)
     }
 }
 

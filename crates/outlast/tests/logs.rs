@@ -342,3 +342,33 @@ async fn the_lines_of_a_step_are_in_a_span_that_names_its_attempt() {
         .map(|(op, step, id)| format!("run={run} op={op} step={step} attempt=1 attempt_id={id} "));
     assert_eq!(LOGS.info.closed_spans(&format!("run={run} op=")), made);
 }
+
+/// In real time, since no session expires in virtual time.
+#[cfg(feature = "sqlite")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_is_lost_because_the_file_is_locked_is_logged_with_that_cause() {
+    LazyLock::force(&LOGS);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("orders.db");
+    let world = outlast::open(&format!("sqlite:{}", path.display())).await.unwrap();
+    let builder = Worker::builder(world).session_time("600ms").register((talkative, work));
+    let worker = builder.start().await.unwrap();
+    let other = outlast_sqlite::rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let wait_for_line = async |text: &str| {
+        let text = format!("{text} sqlite `{}`", path.display());
+        let wait = async {
+            while LOGS.info.with(&text).is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(60), wait).await;
+        assert!(waited.is_ok(), "no line with `{text}`");
+        LOGS.info.with(&text).remove(0)
+    };
+    let lost = wait_for_line("session lost, rejoining: no beat reached").await;
+    assert!(lost.contains("; is it locked by another process?"), "{lost}");
+    other.execute_batch("ROLLBACK").unwrap();
+    wait_for_line("the worker rejoined").await;
+    worker.stop().await.unwrap();
+}

@@ -209,7 +209,8 @@ async fn work_pauses_while_the_server_is_unavailable_and_continues_by_itself() {
         let last = client.start(patient, 10).await.unwrap();
         wait_until("it waits", async || !last.view().await.unwrap().waits.is_empty()).await;
         server.stop().unwrap();
-        wait_until("the server is missed", async || client.counts().await.is_err()).await;
+        let impatient = client.retry_unavailable("0s");
+        wait_until("the server is missed", async || impatient.counts().await.is_err()).await;
         let began = Instant::now();
         wait_until("it has been away for a while", async || began.elapsed() > Duration::from_secs(2)).await;
         server.start().unwrap();

@@ -215,6 +215,7 @@ impl CallCase {
             not_before: None,
             deadline: None,
             policy: None,
+            requester: None,
         }
     }
 

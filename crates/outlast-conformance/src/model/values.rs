@@ -59,6 +59,7 @@ pub(super) fn start(case: &Case, new: NewStart) -> Start {
         not_before: new.begins_in_micros.map(later),
         deadline: new.deadline_in_micros.map(later),
         policy: None,
+        requester: None,
         ..start
     }
 }

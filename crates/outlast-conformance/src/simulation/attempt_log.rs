@@ -127,13 +127,15 @@ impl StepState {
         if is_over && self.holds(run) {
             return Some("its outcome is recorded already".into());
         }
-        // An attempt that was about to begin when the worker learned of the drop may still begin.
-        let dropped = history.iter().find(|turn| turn.events.contains(&Event::StepDropped { op }));
+        // An attempt that was about to begin when the worker learned of the drop or cancel may still begin.
+        let (dropped, cancelled) = (Event::StepDropped { op }, Event::OperationCancelled { op });
+        let stops = |event: &Event| *event == dropped || *event == cancelled;
+        let dropped = history.iter().find(|turn| turn.events.iter().any(stops));
         let observer = self.env.observer.lock();
         let known = dropped
             .and_then(|turn| observer.commit_answered_at.get(&(turn.id, self.node.name.clone())).copied());
         let is_late = known.is_some_and(|known| requested_at > known + Duration::from_millis(1));
-        (is_late && !cx.is_cancelled()).then(|| "its step was dropped before".into())
+        (is_late && !cx.is_cancelled()).then(|| "its step was dropped or cancelled before".into())
     }
 
     /// Checks the heartbeat details that an attempt got from an earlier one.

@@ -169,6 +169,7 @@ impl SimulatedClient {
             not_before: wait.map(|wait| now.plus(wait)),
             deadline: limit.map(|limit| now.plus(limit)),
             policy: None,
+            requester: None,
         };
         for _ in 0..self.rng.u32(1..3) {
             let answers = self.world.start(vec![start.clone()]).await;

@@ -66,11 +66,15 @@ pub enum Situation {
     LateEffect,
     /// A queued step was attempted.
     QueuedStep,
+    /// A workflow cancelled a step that was being attempted: its real outcome was awaited.
+    CancelledDuringAttempt,
+    /// A workflow cancelled a step that nobody attempted.
+    CancelledBetweenAttempts,
 }
 
 impl Situation {
     /// All of them.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 31] = [
         Self::ShieldedAfterCancel,
         Self::CancelDuringStep,
         Self::DeadlineDuringStep,
@@ -100,6 +104,8 @@ impl Situation {
         Self::TurnOfOldRules,
         Self::LateEffect,
         Self::QueuedStep,
+        Self::CancelledDuringAttempt,
+        Self::CancelledBetweenAttempts,
     ];
 
     /// Whether only seeds from [`DEFERRED_SEEDS`](super::DEFERRED_SEEDS) on reach it.

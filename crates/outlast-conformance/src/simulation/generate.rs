@@ -23,7 +23,7 @@ fn any_part(rng: &mut Rng, depth: u32) -> Program {
     let depth = depth - 1;
     let some = |rng: &mut Rng| (0..rng.usize(1..4)).map(|_| any_part(rng, depth)).collect::<Vec<_>>();
     let boxed = |rng: &mut Rng| Box::new(any_part(rng, depth));
-    match rng.u32(0..18) {
+    match rng.u32(0..21) {
         0 | 1 => Program::Seq(some(rng)),
         2 => Program::Join(some(rng)),
         3 => Program::Unordered(some(rng)),
@@ -38,6 +38,8 @@ fn any_part(rng: &mut Rng, depth: u32) -> Program {
         12 => Program::RandomChoice(some(rng)),
         13 => Program::Shield(boxed(rng)),
         14 | 15 => several_hooks(rng),
+        16 | 17 => Program::CancelAfter(any_leaf(rng, depth), boxed(rng)),
+        18 => Program::RaceOk(some(rng)),
         _ => Program::Try(boxed(rng)),
     }
 }

@@ -164,7 +164,7 @@ impl HookModel {
                     coverage.record(Situation::GivenBack);
                 }
             }
-            Event::TimerFired { op } => self.close(*op),
+            Event::TimerFired { op } | Event::OperationCancelled { op } => self.close(*op),
             Event::CancelRequested { ends, .. } => ends.iter().for_each(|op| self.close(*op)),
             _ => {}
         }

@@ -86,6 +86,10 @@ pub(super) enum Program {
     DropAfter(Leaf, Box<Program>),
     /// Requests an operation, executes a program, and awaits the operation.
     AwaitAfter(Leaf, Box<Program>),
+    /// Requests an operation, executes a program, cancels the operation, and awaits it.
+    CancelAfter(Leaf, Box<Program>),
+    /// The first to succeed; the others are dropped.
+    RaceOk(Vec<Program>),
     /// Executes the second program if the run was cancelled during the first.
     CleanUp(Box<Program>, Box<Program>),
     /// One of them, chosen at random.
@@ -314,6 +318,19 @@ fn hook<T: DeserializeOwned + Debug>(
 }
 
 impl<const OLDER: bool> RequestedOperation<OLDER> {
+    fn cancel(&self) {
+        match self {
+            Self::Step(step) => step.cancel(),
+            Self::Call(call) => call.cancel(),
+            Self::Timer(timer) => timer.cancel(),
+            Self::Number(hook) => hook.cancel(),
+            Self::Text(hook) => hook.cancel(),
+            Self::Pair(hook) => hook.cancel(),
+            Self::Child(child) => child.cancel(),
+            Self::Abandoned(_) => {}
+        }
+    }
+
     async fn outcome(self) -> Result<String, Error> {
         match self {
             Self::Step(step) => step.await.map(|output| format!("s{output}")),
@@ -346,16 +363,12 @@ fn interpret<'a, const OLDER: bool>(ctx: &'a Context, program: &'a Program) -> I
                 drop(leaf.request::<OLDER>(ctx));
                 "forgot".into()
             }
-            Program::DropAfter(leaf, program) => {
+            Program::DropAfter(leaf, during)
+            | Program::AwaitAfter(leaf, during)
+            | Program::CancelAfter(leaf, during) => {
                 let requested = leaf.request::<OLDER>(ctx);
-                let seen = interpret::<OLDER>(ctx, program).await?;
-                drop(requested);
-                seen
-            }
-            Program::AwaitAfter(leaf, program) => {
-                let requested = leaf.request::<OLDER>(ctx);
-                let seen = interpret::<OLDER>(ctx, program).await?;
-                format!("{seen} {}", requested.outcome().await?)
+                let seen = interpret::<OLDER>(ctx, during).await?;
+                end_after(program, requested, seen).await?
             }
             Program::CleanUp(program, clean_up) => match interpret::<OLDER>(ctx, program).await {
                 Err(_) if ctx.is_cancelled() => interpret::<OLDER>(&ctx.shielded(), clean_up).await?,
@@ -391,6 +404,25 @@ fn interpret<'a, const OLDER: bool>(ctx: &'a Context, program: &'a Program) -> I
     })
 }
 
+/// Drops, awaits or cancels an operation, after a program has seen something.
+async fn end_after<const OLDER: bool>(
+    program: &Program,
+    requested: RequestedOperation<OLDER>,
+    seen: String,
+) -> Result<String, Error> {
+    match program {
+        Program::AwaitAfter(..) => Ok(format!("{seen} {}", requested.outcome().await?)),
+        Program::CancelAfter(..) => {
+            requested.cancel();
+            Ok(format!("{seen} {:?}", requested.outcome().await))
+        }
+        _ => {
+            drop(requested);
+            Ok(seen)
+        }
+    }
+}
+
 async fn take<const OLDER: bool>(ctx: &Context, leaf: &Leaf, count: u8) -> Result<String, Error> {
     let mut taken = Vec::new();
     for _ in 0..count {
@@ -417,6 +449,7 @@ async fn at_once<const OLDER: bool>(ctx: &Context, program: &Program) -> Result<
             let end = each::<OLDER>(ctx, programs).into_iter().collect::<FuturesUnordered<_>>().next().await;
             format!("any{end:?}")
         }
+        Program::RaceOk(programs) => format!("ok{:?}", race_ok(each::<OLDER>(ctx, programs)).await),
         Program::Parallel(programs, limit) => {
             let seen = ctx.parallel(programs, *limit, |_, program| interpret::<OLDER>(ctx, program)).await?;
             format!("some{seen:?}")

@@ -1,6 +1,6 @@
 //! Counts the situations that a history shows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use outlast_core::{Event, OpNumber, Payload};
 use serde_json::Value;
@@ -16,14 +16,23 @@ pub(super) fn count_situations(final_run: &FinalRun, coverage: &mut Coverage) {
     }
     // The open steps that are not queued, and whether they are shielded.
     let mut steps: BTreeMap<OpNumber, bool> = BTreeMap::new();
+    let mut cancelled: BTreeSet<OpNumber> = BTreeSet::new();
     for event in final_run.events() {
         match event {
             Event::StepStarted { op, input, queued: None, .. } => {
                 steps.insert(*op, is_shielded(input));
             }
             Event::StepStarted { queued: Some(_), .. } => coverage.record(Situation::QueuedStep),
+            Event::OperationCancelled { op } if steps.contains_key(op) => {
+                cancelled.insert(*op);
+            }
             Event::StepCompleted { op, .. } | Event::StepFailed { op, .. } | Event::StepDropped { op } => {
                 steps.remove(op);
+                let is_cancelled = cancelled.remove(op);
+                end_of_cancelled(event)
+                    .filter(|_| is_cancelled)
+                    .into_iter()
+                    .for_each(|end| coverage.record(end));
             }
             Event::CancelRequested { message, ends, maybe_attempted, .. } => {
                 steps.retain(|op, _| !ends.contains(op));
@@ -38,6 +47,17 @@ pub(super) fn count_situations(final_run: &FinalRun, coverage: &mut Coverage) {
             }
             _ => {}
         }
+    }
+}
+
+/// How a step ended that its workflow had cancelled.
+fn end_of_cancelled(event: &Event) -> Option<Situation> {
+    match event {
+        Event::StepDropped { .. } => None,
+        Event::StepFailed { failure, .. } if failure.is_cancelled() => {
+            Some(Situation::CancelledBetweenAttempts)
+        }
+        _ => Some(Situation::CancelledDuringAttempt),
     }
 }
 

@@ -66,6 +66,7 @@ impl Case {
             not_before: None,
             deadline: None,
             policy: None,
+            requester: None,
         }
     }
 

@@ -335,6 +335,7 @@ macro_rules! suite {
             }
             counts {
                 counts_follow_every_change,
+                counts_list_every_status,
                 counts_tell_final_statuses_apart,
                 counts_are_true_after_sessions_end,
                 repeats_and_refusals_are_not_counted,

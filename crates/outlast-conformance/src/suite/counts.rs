@@ -1,7 +1,7 @@
 //! Counts: true after every change.
 
 use outlast_core::Status::{Cancelled, Completed, Failed, Pending, Running, Stuck, Waiting};
-use outlast_core::Then;
+use outlast_core::{Status, Then, complete_counts};
 
 use super::Case;
 use super::turn_ext::{TurnExt, stuck, wait};
@@ -31,6 +31,18 @@ pub async fn counts_follow_every_change(case: Case) {
     assert_eq!(case.counts().await, [(Running, 1)].into());
     worker.commit_done(turn).await;
     assert_eq!(case.counts().await, [(Completed, 1)].into());
+}
+
+/// Every status is listed, whether there are runs in it, there have been some, or there never were.
+pub async fn counts_list_every_status(case: Case) {
+    let expected = |numbers: &[(Status, u64)]| complete_counts(numbers.iter().copied());
+    assert_eq!(case.world.counts().await.unwrap(), expected(&[]));
+    assert_eq!(expected(&[]).into_keys().collect::<Vec<_>>(), Status::ALL);
+    let worker = case.join("wf").await;
+    case.start("wf").await;
+    assert_eq!(case.world.counts().await.unwrap(), expected(&[(Pending, 1)]));
+    worker.commit_done(case.turn(&worker.claim_one().await).completing("out")).await;
+    assert_eq!(case.world.counts().await.unwrap(), expected(&[(Completed, 1)]));
 }
 
 /// The counts tell the final statuses apart.

@@ -1,6 +1,6 @@
 //! Reports: what workers say of themselves.
 
-use outlast_core::{Report, VERSION, WorkerStatus, WorkerView};
+use outlast_core::{Report, RunId, UncommittedRuns, VERSION, WorkerStatus, WorkerView};
 
 use super::{Case, TestWorker, assert_refused};
 
@@ -20,6 +20,10 @@ fn full() -> Report {
     report.replays = 6;
     report.completed = 7;
     report.failed = 8;
+    report.uncommitted = Some(UncommittedRuns::new(
+        "the disk is full",
+        vec![RunId::from_bits(1), RunId::from_bits(u128::MAX)],
+    ));
     report
 }
 

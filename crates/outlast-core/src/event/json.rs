@@ -16,7 +16,7 @@ use crate::limits::QUEUE_DEFAULT;
 use crate::payload::Payload;
 use crate::queue::default_queue;
 use crate::retry::Policy;
-use crate::run::{Parent, ParentEnd};
+use crate::run::{Parent, ParentEnd, Requester};
 use crate::time::Timestamp;
 
 /// The part of an error text that says that a newer build is needed, not a backup.
@@ -112,6 +112,7 @@ fn write(event: &Event, out: &mut String) {
         | Event::TimerFired { .. }
         | Event::TimerCancelled { .. }
         | Event::ChildDropped { .. }
+        | Event::OperationCancelled { .. }
         | Event::HookClosed { .. } => {}
         wait => write_wait(wait, &mut object),
     }
@@ -203,6 +204,9 @@ fn write_run_started(started: &RunStarted, object: &mut Object<'_>) {
     }
     if let Some(policy) = &started.policy {
         object.json("policy", policy);
+    }
+    if let Some(requester) = &started.requester {
+        object.json("requester", requester);
     }
 }
 
@@ -371,6 +375,7 @@ struct Fields<'a> {
     detached: Option<bool>,
     // Boxed, because every event is read through this struct and few have this field.
     policy: Option<Box<Policy>>,
+    requester: Option<Box<Requester>>,
 }
 
 fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
@@ -462,6 +467,7 @@ fn read(mut fields: Fields<'_>) -> Result<Event, EventError> {
                 None => Ok(need.payload("value", fields.value, &fields.codec)?),
             },
         },
+        "operation_cancelled" => Event::OperationCancelled { op: need.op(fields.op)? },
         "version_chosen" => Event::VersionChosen { name: need.field("name", fields.name)?.into() },
         "cancel_requested" => Event::CancelRequested {
             message: fields.message,
@@ -601,6 +607,7 @@ fn read_run_started(fields: Fields<'_>, need: &Need<'_>) -> Result<RunStarted, E
         tags: fields.tags.unwrap_or_default(),
         deadline: fields.deadline,
         policy: fields.policy,
+        requester: fields.requester,
     })
 }
 

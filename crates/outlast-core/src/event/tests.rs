@@ -1,6 +1,7 @@
 //! The durable format, frozen by the files in `golden/`: one per event kind and version.
 //!
-//! `v1` is what runs with rules 1 write, `v2` what runs with rules 2 write. This build reads and writes both.
+//! `v1` is what runs with rules 1 write, `v2` what runs with rules 2 write, and `v3` has only the kinds that were added
+//! since. This build reads and writes all of them.
 //!
 //! A file holds an array with an event per line. Without the line breaks it is what the writer writes.
 //! `UPDATE_EXPECT=1` writes the files anew, for a kind that no release has written yet.
@@ -20,10 +21,14 @@ use crate::queue::default_queue;
 use crate::retry::Retry;
 
 /// The versions of the format that have golden files.
-const VERSIONS: [u32; 2] = [1, 2];
+const VERSIONS: [u32; 3] = [1, 2, 3];
 
-/// One event of each kind that runs with these rules have, with and without what is optional.
-fn examples(rules: u32) -> Vec<Event> {
+/// One event of each kind of a version, with and without what is optional. The versions 1 and 2 are those of the rules.
+fn examples(version: u32) -> Vec<Event> {
+    if version == 3 {
+        return vec![Event::OperationCancelled { op: OpNumber(4) }];
+    }
+    let rules = version;
     let mut examples = run_examples(rules);
     examples.extend(step_examples(rules));
     examples.extend(wait_examples(rules));
@@ -52,12 +57,21 @@ fn run_examples(rules: u32) -> Vec<Event> {
         parent: None,
         deadline: None,
         policy: None,
+        requester: None,
     };
     let parent =
         Parent { run: RunId::from_bits(7), op: OpNumber(2), root: RunId::from_bits(5), awaits: true };
     let policy = Policy { timeout: Some(Duration::from_secs(30)), retry: Retry::api(), ..Policy::DEFAULT };
     let headers = [("traceparent", "00-4bf9-00f0-01"), ("who", "Zoë \"z\" \u{1}")];
-    vec![
+    let requested = RunStarted {
+        workflow: "step:charge".into(),
+        requester: Some(Box::new(Requester {
+            workflow: "checkout".into(),
+            tags: [("tier".into(), "gold".into())].into(),
+        })),
+        ..started.clone()
+    };
+    let mut examples = vec![
         Event::RunStarted(started.clone()),
         Event::RunStarted(RunStarted {
             workflow: "naïve \"flow\"".into(),
@@ -84,7 +98,11 @@ fn run_examples(rules: u32) -> Vec<Event> {
         Event::RunFailed { failure: full_failure() },
         Event::RunCancelled { failure: Failure::new(FailureKind::Cancelled, "cancelled: too late") },
         Event::RunTerminated { failure: Failure::new(FailureKind::Cancelled, "terminated: no code") },
-    ]
+    ];
+    if rules >= 2 {
+        examples.push(Event::RunStarted(requested));
+    }
+    examples
 }
 
 fn child_examples() -> Vec<Event> {
@@ -309,6 +327,7 @@ fn golden(version: u32, event: &Event) -> PathBuf {
         Event::ChildFailed { .. } => "child_failed",
         Event::ChildCancelled { .. } => "child_cancelled",
         Event::ChildDropped { .. } => "child_dropped",
+        Event::OperationCancelled { .. } => "operation_cancelled",
         Event::TagsSet { .. } => "tags_set",
         Event::ValueRecorded { .. } => "value_recorded",
         Event::VersionChosen { .. } => "version_chosen",
@@ -475,6 +494,7 @@ fn any_run_started() -> impl Strategy<Value = Event> {
                 parent,
                 deadline,
                 policy,
+                requester: None,
             })
         },
     )
@@ -638,6 +658,7 @@ fn redrawn_work(example: &Event) -> BoxedStrategy<Event> {
             (op, any_failure()).prop_map(|(op, failure)| Event::ChildCancelled { op, failure }).boxed()
         }
         Event::ChildDropped { .. } => op.prop_map(|op| Event::ChildDropped { op }).boxed(),
+        Event::OperationCancelled { .. } => op.prop_map(|op| Event::OperationCancelled { op }).boxed(),
         other => panic!("`{}` is drawn nowhere", other.kind()),
     }
 }

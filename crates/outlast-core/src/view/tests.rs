@@ -150,6 +150,7 @@ fn started(rules: u32) -> Event {
         parent: None,
         deadline: None,
         policy: None,
+        requester: None,
     })
 }
 

@@ -57,12 +57,16 @@ fn the_expansion_is_small() {
             }
         }
         #[automatically_derived]
-        impl ::outlast::__private::StepCode<Bank> for __step_charge {
+        impl<__S: ::core::marker::Send + ::core::marker::Sync + 'static> ::outlast::__private::StepCode<__S>
+        for __step_charge
+        where
+            __S: ::outlast::__private::StateFor<Bank, Self>,
+        {
             fn attempt(
-                cx: ::outlast::__private::StepContext<Bank>,
+                cx: ::outlast::__private::StepContext<__S>,
                 input: Self::Input,
             ) -> ::outlast::__private::Attempt<Self> {
-                charge(cx, input)
+                charge(<__S as ::outlast::__private::StateFor<Bank, Self>>::context(cx), input)
             }
         }
         /// Takes the money.
@@ -86,7 +90,7 @@ fn the_expansion_is_small() {
             })
         }
     "##]]
-    .assert_eq(&prettyplease::unparse(&syn::parse2(expansion).unwrap()));
+    .assert_eq(&prettyplease::unparse(&syn::parse2(expansion.unwrap()).unwrap()));
 }
 
 #[test]
@@ -96,7 +100,7 @@ fn a_blocking_step_is_a_plain_function_inside() {
     };
     let (expansion, errors) = expand(quote!(blocking, limit = 2), &function);
     assert_eq!(errors.text(), "");
-    let text = prettyplease::unparse(&syn::parse2(expansion).unwrap());
+    let text = prettyplease::unparse(&syn::parse2(expansion.unwrap()).unwrap());
     let rest = text.split_once("fn hash").unwrap().1;
     expect![[r#"
         (text: String) -> ::outlast::__private::Attempt<__step_hash> {
@@ -136,11 +140,10 @@ fn a_step_without_context_has_code_for_every_state() {
             }
         }
         #[automatically_derived]
-        impl<
-            S: ::core::marker::Send + ::core::marker::Sync + 'static,
-        > ::outlast::__private::StepCode<S> for __step_greet {
+        impl<__S: ::core::marker::Send + ::core::marker::Sync + 'static> ::outlast::__private::StepCode<__S>
+        for __step_greet {
             fn attempt(
-                _cx: ::outlast::__private::StepContext<S>,
+                _cx: ::outlast::__private::StepContext<__S>,
                 input: Self::Input,
             ) -> ::outlast::__private::Attempt<Self> {
                 greet(input.0, input.1)
@@ -157,7 +160,7 @@ fn a_step_without_context_has_code_for_every_state() {
             })
         }
     "##]]
-    .assert_eq(&prettyplease::unparse(&syn::parse2(expansion).unwrap()));
+    .assert_eq(&prettyplease::unparse(&syn::parse2(expansion.unwrap()).unwrap()));
 }
 
 #[test]
@@ -343,7 +346,7 @@ fn reconcile_and_unique_add_functions() {
     let arguments = quote!(reconcile = bank::look_up, unique = "order.id.0, user");
     let (expansion, errors) = expand(arguments, &function);
     assert_eq!(errors.text(), "");
-    let text = prettyplease::unparse(&syn::parse2(expansion).unwrap());
+    let text = prettyplease::unparse(&syn::parse2(expansion.unwrap()).unwrap());
     let key = text.split_once("    fn unique").unwrap().1.split_once("#[automatically").unwrap().0;
     expect![[r#"
         (
@@ -367,10 +370,15 @@ fn reconcile_and_unique_add_functions() {
     expect![[r#"
         : bool = true;
             fn reconcile(
-                cx: ::outlast::__private::StepContext<Bank>,
+                cx: ::outlast::__private::StepContext<__S>,
                 input: Self::Input,
             ) -> ::outlast::__private::Reconciling<Self> {
-                ::outlast::__private::reconciling::<Self, _, _, _>(bank::look_up, cx, input)
+                ::outlast::__private::reconciling::<
+                    Self,
+                    _,
+                    _,
+                    _,
+                >(bank::look_up, <__S as ::outlast::__private::StateFor<Bank, Self>>::context(cx), input)
             }
         }
     "#]]

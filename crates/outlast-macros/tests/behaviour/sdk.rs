@@ -68,6 +68,16 @@ pub fn unique_key<D: StepDefinition>(values: &impl fmt::Debug) -> Result<Option<
     Ok(Some(format!("{} {values:?}", D::NAME)))
 }
 
+pub trait StateFor<Needed, Step>: Sized {
+    fn context(cx: StepContext<Self>) -> StepContext<Needed>;
+}
+
+impl<S, Step> StateFor<S, Step> for S {
+    fn context(cx: StepContext<S>) -> StepContext<S> {
+        cx
+    }
+}
+
 pub trait StepCode<S>: StepDefinition + Sized {
     const RECONCILES: bool = false;
     fn attempt(cx: StepContext<S>, input: Self::Input) -> Attempt<Self>;

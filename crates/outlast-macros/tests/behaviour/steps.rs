@@ -104,7 +104,11 @@ fn a_step_without_a_state_runs_with_every_state() {
 
 #[test]
 fn a_step_looks_for_an_earlier_effect_where_it_says_how() {
-    const { assert!(__step_book::RECONCILES && !<__step_charge as StepCode<Bank>>::RECONCILES) };
+    const {
+        assert!(
+            <__step_book as StepCode<Bank>>::RECONCILES && !<__step_charge as StepCode<Bank>>::RECONCILES
+        );
+    };
     let found = |name| now(__step_book::reconcile(StepContext(Bank(5)), (Name(name), 2))).unwrap();
     assert_eq!((found("Ada"), found("Bob")), (Some(5), None));
     assert_eq!(now(book(StepContext(Bank(5)), Name("Bob"), 2)).unwrap(), 10);

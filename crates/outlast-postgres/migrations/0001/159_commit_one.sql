@@ -5,12 +5,11 @@
 CREATE FUNCTION {schema}.commit_one{v}(
     session_ text, at_ bigint, run_ text, id_ text, from_ text, seq_ bigint, next_seq_ bigint, turn_at_ bigint,
     build_ text, events_ text, consumed_ bigint, end_ text
-) RETURNS bigint LANGUAGE plpgsql AS $$
+) RETURNS bigint LANGUAGE plpgsql SET lock_timeout = '50' AS $$
 #variable_conflict use_column
 DECLARE
     now_ bigint := 0;
 BEGIN
-    PERFORM set_config('lock_timeout', '50', true);
     PERFORM 1 FROM {schema}.sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR KEY SHARE;
     IF NOT FOUND THEN
         RETURN NULL;

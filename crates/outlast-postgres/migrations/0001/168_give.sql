@@ -1,5 +1,5 @@
 -- Assigns locked runs to a session, each with its turn if it has only one. The `stuck_` columns of a stuck run stay
--- until it progresses. `is_known` is whether the session held the run last, `has_details` whether attempts of lost
+-- until it progresses. The code of a run that can be ended without its code is `ending`. `is_known` is whether the session held the run last, `has_details` whether attempts of lost
 -- workers left heartbeat details.
 CREATE FUNCTION {schema}.give{v}(session_ text, now_ bigint, chosen_ text[], ready_ integer)
 RETURNS TABLE (
@@ -26,7 +26,7 @@ BEGIN
         WHERE r.id = c.id
         RETURNING r.*, c.nth
     )
-    SELECT 'given', g.id::text, g.workflow::text, g.version, g.turn::text, g.next_seq, g.turn_at, g.sent, g.consumed,
+    SELECT CASE WHEN g.ends_without_code THEN 'ending' ELSE 'given' END, g.id::text, g.workflow::text, g.version, g.turn::text, g.next_seq, g.turn_at, g.sent, g.consumed,
         coalesce(g.preferred = session_, false),
         EXISTS (SELECT 1 FROM {schema}.heartbeats h WHERE h.run = g.id),
         g.nth > ready_, NULL::bigint, NULL::bigint, NULL::bigint, t.build, t.events, {g.columns}

@@ -3,11 +3,13 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use deadpool::managed::QueueMode;
 use deadpool_postgres::{Connect, Manager, ManagerConfig, Pool, RecyclingMethod};
-use outlast_core::WorldError;
+use outlast_core::{Backoff, WorldError};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Config, Connection, Error, Socket};
@@ -25,20 +27,35 @@ pub(crate) const SETTINGS_MARKER: &str = "outlast.settings";
 
 /// Planner settings. For every statement there is an index, and its plan is made once: the plan that Postgres would
 /// otherwise choose for a small table would still be used when the table has grown.
-pub(crate) const PLANNER_OPTIONS: &str = "-c plan_cache_mode=force_generic_plan -c jit=off -c enable_seqscan=off \
-    -c enable_bitmapscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c enable_sort=off";
+const PLANNER_SETTINGS: [(&str, &str); 7] = [
+    ("plan_cache_mode", "force_generic_plan"),
+    ("jit", "off"),
+    ("enable_seqscan", "off"),
+    ("enable_bitmapscan", "off"),
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
+    ("enable_sort", "off"),
+];
 
 /// With keepalives the server notices that a client has disappeared without closing its connection, and frees its
 /// locks.
-const KEEPALIVE_OPTIONS: &str =
-    "-c tcp_keepalives_idle=20 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3";
+const KEEPALIVE_SETTINGS: [(&str, &str); 3] =
+    [("tcp_keepalives_idle", "20"), ("tcp_keepalives_interval", "5"), ("tcp_keepalives_count", "3")];
 
-/// Makes connections, all of which are driven by the I/O runtime.
+/// Makes connections that one runtime drives.
 #[derive(Clone)]
 pub(crate) struct Connector {
     handle: Handle,
     tls: MakeRustlsConnect,
+    /// The target, with the settings as startup options.
     config: Config,
+    /// The target without them, and the statement that makes them.
+    plain_config: Config,
+    set_statement: Arc<str>,
+    /// Whether the settings are made by a statement after the login: a pooler may not pass on startup options.
+    sets_by_statement: Arc<AtomicBool>,
+    /// Whether there are no settings at all.
+    omits_settings: bool,
 }
 
 impl std::fmt::Debug for Connector {
@@ -59,26 +76,48 @@ impl Connector {
         timeout: Duration,
     ) -> Result<Self, WorldError> {
         let tls = tls_connector(target.config.get_ssl_mode(), target.root_cert.as_deref())?;
-        let mut config = target.config.clone();
         // With the timeout, a slow server does not keep working on statements that this process has given up.
-        let server_options = format!(
-            "{PLANNER_OPTIONS} {KEEPALIVE_OPTIONS} -c {SETTINGS_MARKER}=on -c statement_timeout={}",
-            timeout.as_millis()
-        );
-        let options = match config.get_options() {
-            Some(options) => format!("{server_options} {options}"),
-            None => server_options,
-        };
-        config.options(options);
-        Ok(Self { handle, tls, config })
+        let timeout = timeout.as_millis().to_string();
+        let own = [(SETTINGS_MARKER, "on"), ("statement_timeout", timeout.as_str())];
+        let settings = || PLANNER_SETTINGS.iter().chain(&KEEPALIVE_SETTINGS).chain(&own);
+        let mut options: Vec<String> = settings().map(|(name, value)| format!("-c {name}={value}")).collect();
+        let plain_config = target.config.clone();
+        options.extend(plain_config.get_options().map(str::to_owned));
+        let mut config = plain_config.clone();
+        config.options(options.join(" "));
+        let set: Vec<String> = settings().map(|(name, value)| format!("SET {name} = '{value}'")).collect();
+        let (set_statement, sets_by_statement) = (set.join("; ").into(), Arc::default());
+        let omits_settings = false;
+        Ok(Self { handle, tls, config, plain_config, set_statement, sets_by_statement, omits_settings })
     }
 
-    /// Makes a connection, on the I/O runtime. It has a timeout, because a frozen server accepts a connection and never
+    /// The connector without settings, for a pooler whose mode is not known: it may pass the connection with its
+    /// settings to other clients.
+    pub(crate) fn without_settings(&self) -> Self {
+        Self { omits_settings: true, ..self.clone() }
+    }
+
+    /// Makes the settings by a statement from now on, because a pooler does not pass on startup options.
+    pub(crate) fn switch_to_set_statement(&self) {
+        self.sets_by_statement.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the settings are made by a statement.
+    pub(crate) fn sets_by_statement(&self) -> bool {
+        self.sets_by_statement.load(Ordering::Relaxed)
+    }
+
+    /// The same connector for connections that another runtime drives.
+    pub(crate) fn on_runtime(&self, handle: Handle) -> Self {
+        Self { handle, ..self.clone() }
+    }
+
+    /// Makes a connection, on the connector's runtime. It has a timeout, because a frozen server accepts a connection and never
     /// responds.
     pub(crate) async fn connect(&self) -> Result<RawConnection, Error> {
-        let (tls, config) = (self.tls.clone(), self.config.clone());
-        let limit = config.get_connect_timeout().copied().unwrap_or_default() + LOGIN_TIMEOUT;
-        let connecting = async move { tokio::time::timeout(limit, config.connect(tls)).await };
+        let limit = self.config.get_connect_timeout().copied().unwrap_or_default() + LOGIN_TIMEOUT;
+        let connector = self.clone();
+        let connecting = async move { tokio::time::timeout(limit, connector.connect_with_settings()).await };
         match self.handle.spawn(connecting).await {
             Ok(Ok(connection)) => connection,
             Ok(Err(_)) => {
@@ -87,6 +126,23 @@ impl Connector {
             }
             Err(error) => Err(connection_error(io::ErrorKind::Other, error.to_string()).await),
         }
+    }
+
+    async fn connect_with_settings(&self) -> Result<RawConnection, Error> {
+        if self.omits_settings {
+            return self.plain_config.connect(self.tls.clone()).await;
+        }
+        if !self.sets_by_statement() {
+            return self.config.connect(self.tls.clone()).await;
+        }
+        let (client, mut connection) = self.plain_config.connect(self.tls.clone()).await?;
+        // Nobody drives the connection yet.
+        let set = tokio::select! {
+            biased;
+            set = client.batch_execute(&self.set_statement) => set,
+            ended = &mut connection => Err(ended.err().unwrap_or_else(Error::__private_api_timeout)),
+        };
+        set.map(|()| (client, connection))
     }
 
     /// A pool of at most `size` connections.
@@ -117,7 +173,7 @@ impl Connect for Connector {
     }
 }
 
-/// Waits in real time, on the timer of the I/O runtime.
+/// Waits in real time, on the timer of a runtime.
 #[allow(clippy::disallowed_methods, reason = "pauses between attempts at a real server")]
 pub(crate) async fn pause(handle: &Handle, duration: Duration) {
     let sleep = {
@@ -125,4 +181,9 @@ pub(crate) async fn pause(handle: &Handle, duration: Duration) {
         tokio::time::sleep(duration)
     };
     sleep.await;
+}
+
+/// Waits before the next try, on the timer of the I/O runtime.
+pub(crate) async fn pause_before_retry(handle: &Handle, backoff: &mut Backoff) {
+    pause(handle, backoff.next_pause(fastrand::f64())).await;
 }

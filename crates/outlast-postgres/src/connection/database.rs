@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::{Object, Pool, PoolError};
-use outlast_core::{RunId, WorldError};
+use outlast_core::{Backoff, RunId, WorldError};
 use tokio::runtime::Handle;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
-use crate::connection::connector::pause;
+use crate::connection::connector::pause_before_retry;
 use crate::connection::io_runtime::with_timeout;
 use crate::connection::planner_settings::PlannerSettings;
 use crate::connection::preflight::PoolOwner;
 use crate::error::{
-    closed_error, is_cancelled, is_caused_by_turn, is_conflict, is_deadlock, is_lock_timeout,
+    closed_error, is_cancelled, is_caused_by_turn, is_conflict, is_lock_timeout, is_missing_object,
     is_out_of_space, is_permanent, is_statement_specific, may_be_caused_by_turn, postgres_error,
 };
 use crate::schema::statements::Statements;
@@ -22,13 +22,15 @@ use crate::schema::statements::Statements;
 /// How often a statement is repeated after a conflict with other transactions.
 const TRIES_MAX: usize = 20;
 
-/// The pause after a deadlock, multiplied by the number of deadlocks so far: the other transactions of the deadlock may
-/// repeat their statements as well.
-const DEADLOCK_PAUSE: Duration = Duration::from_millis(3);
+/// The pauses after conflicts: the other transactions may repeat their statements as well.
+const CONFLICT_BACKOFF: Backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(100));
 
 /// How much later than the server this process gives up a statement: an error of the server says more, and leaves the
 /// connection usable.
 const CLIENT_TIMEOUT_MARGIN: Duration = Duration::from_secs(2);
+
+/// The tables without which a world cannot work.
+const TABLES: [&str; 7] = ["runs", "turns", "inbox", "tags", "sessions", "counts", "settings"];
 
 /// The value of one parameter of a statement.
 pub(crate) type Parameter<'a> = &'a (dyn ToSql + Sync);
@@ -44,7 +46,7 @@ pub(crate) struct Database {
     pub(crate) sql: Arc<Statements>,
     /// Host, database and schema, for error messages; without the password.
     pub(crate) place: Arc<str>,
-    /// The I/O runtime.
+    /// The runtime that drives the connections.
     pub(crate) handle: Handle,
     /// How long one statement may take.
     pub(crate) timeout: Duration,
@@ -68,14 +70,13 @@ impl Database {
         values: Parameters<'_>,
         tries_max: usize,
     ) -> Result<Vec<Row>, CallError> {
-        let mut tries = 0;
+        let mut backoff = CONFLICT_BACKOFF;
         loop {
             match self.call_once(sql, values).await {
-                Err(CallError::Postgres(error)) if is_conflict(&error) && tries < tries_max => {
-                    tries += 1;
-                    if is_deadlock(&error) {
-                        pause(&self.handle, DEADLOCK_PAUSE * tries as u32).await;
-                    }
+                Err(CallError::Postgres(error))
+                    if is_conflict(&error) && (backoff.pauses() as usize) < tries_max =>
+                {
+                    pause_before_retry(&self.handle, &mut backoff).await;
                 }
                 answer => return answer,
             }
@@ -83,11 +84,31 @@ impl Database {
     }
 
     async fn call_once(&self, sql: &str, values: Parameters<'_>) -> Result<Vec<Row>, CallError> {
-        self.with_connection(async |connection: &Object| {
-            let statement = connection.prepare_cached(sql).await?;
-            connection.query(&statement, values).await
-        })
-        .await
+        let answer = self
+            .with_connection(async |connection: &Object| {
+                let statement = connection.prepare_cached(sql).await?;
+                connection.query(&statement, values).await
+            })
+            .await;
+        match answer {
+            // A trigger of a user may also name something that does not exist.
+            Err(CallError::Postgres(error))
+                if is_missing_object(&error) && Box::pin(self.has_lost_tables()).await =>
+            {
+                Err(CallError::TablesLost)
+            }
+            answer => answer,
+        }
+    }
+
+    /// Whether a table of the world does not exist any more. If this cannot be read, it counts as existing.
+    async fn has_lost_tables(&self) -> bool {
+        let names: Vec<String> = TABLES.iter().map(|table| format!("{}.{table}", self.sql.schema)).collect();
+        let sql = "SELECT bool_or(to_regclass(name) IS NULL) FROM unnest($1::text[]) AS name";
+        let read = self
+            .with_connection(async |connection: &Object| connection.query_one(sql, &[&names]).await)
+            .await;
+        read.is_ok_and(|row| row.get(0))
     }
 
     /// Uses a connection. The connection is dropped if it is lost or does not respond in time.
@@ -150,6 +171,12 @@ impl Database {
                 "Postgres at `{place}` has not responded for {:?}; check the network and the server",
                 self.timeout
             )),
+            CallError::TablesLost => WorldError::corrupt(format!(
+                "the tables of the world at `{place}` do not exist any more: its schema {}, or tables in it, were \
+                 dropped while the world was open; stop all workers and clients, restore a backup, and start them \
+                 again",
+                self.sql.schema
+            )),
             CallError::Corrupt(error) => error.clone(),
             CallError::Closed => closed_error(),
         }
@@ -172,6 +199,8 @@ pub(crate) enum CallError {
     Timeout,
     /// The world is closed.
     Closed,
+    /// The schema was dropped, or tables in it.
+    TablesLost,
     /// The answer has a row that is invalid.
     Corrupt(WorldError),
 }

@@ -6,7 +6,7 @@ use std::task::{Context, Waker};
 
 use tokio_postgres::Client;
 
-/// Sets what [`PLANNER_OPTIONS`](super::connector::PLANNER_OPTIONS) sets on the world's own connections.
+/// Sets what [`PLANNER_SETTINGS`](super::connector::PLANNER_SETTINGS) sets on the world's own connections.
 const SET: &str = "SET plan_cache_mode = force_generic_plan; SET jit = off; SET enable_seqscan = off; \
     SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_sort = off";
 

@@ -6,19 +6,19 @@
 use std::time::Duration;
 
 use deadpool_postgres::{Object, Pool, PoolError};
-use outlast_core::WorldError;
+use outlast_core::{Backoff, WorldError};
 use tokio::runtime::Handle;
 use tokio_postgres::{Client, Error, SimpleQueryMessage};
 
-use crate::connection::connector::{SETTINGS_MARKER, pause};
+use crate::connection::connector::{Connector, SETTINGS_MARKER, pause_before_retry};
 use crate::connection::io_runtime::with_timeout;
 use crate::error::postgres_error;
 
 /// How long opening a world waits for a server that does not respond.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// The pause between two attempts.
-const RETRY_PAUSE: Duration = Duration::from_millis(250);
+/// The pauses between two attempts.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_millis(500));
 
 /// The oldest version of Postgres that a world can use.
 const VERSION_MIN: i32 = 140_000;
@@ -26,8 +26,8 @@ const VERSION_MIN: i32 = 140_000;
 /// The number of checks whether two connections share one server connection.
 const SHARING_CHECKS: u32 = 3;
 
-/// How long the check waits for a second connection of the pool.
-const SECOND_CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long the check waits for a connection of the pool.
+const CHECK_CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A setting that the check sets on one connection; another connection must not see its value.
 const CHECK_SETTING: &str = "outlast.probe";
@@ -41,17 +41,18 @@ pub(crate) enum PoolOwner {
     Other,
 }
 
-/// Waits until the server responds, and checks that a world can use it.
+/// Waits until the server responds, and checks that a world can use it. `connector` makes the connections of the pool,
+/// if the pool belongs to the world.
 pub(crate) async fn check_server(
     pool: &Pool,
-    owner: PoolOwner,
+    connector: Option<&Connector>,
     place: &str,
     handle: &Handle,
 ) -> Result<(), WorldError> {
-    let mut last_error = None;
+    let (mut last_error, mut backoff) = (None, BACKOFF);
     let attempts = async {
         loop {
-            let error = match check_server_once(pool, owner, place, handle).await {
+            let error = match check_server_once(pool, connector, place, handle).await {
                 Err(error) if error.is_transient() => error,
                 answer => return answer,
             };
@@ -59,7 +60,7 @@ pub(crate) async fn check_server(
                 tracing::warn!(%place, %error, "Postgres cannot be used yet; trying again for some seconds");
             }
             last_error = Some(error);
-            pause(handle, RETRY_PAUSE).await;
+            pause_before_retry(handle, &mut backoff).await;
         }
     };
     match with_timeout(handle, OPEN_TIMEOUT, attempts).await {
@@ -71,12 +72,16 @@ pub(crate) async fn check_server(
 /// Checks the server once, with one connection of the pool.
 async fn check_server_once(
     pool: &Pool,
-    owner: PoolOwner,
+    connector: Option<&Connector>,
     place: &str,
     handle: &Handle,
 ) -> Result<(), WorldError> {
     let client = match pool.get().await {
         Ok(client) => client,
+        Err(PoolError::Backend(error)) if refuses_options(&error) => {
+            let why = error.as_db_error().map_or("", |error| error.message());
+            return check_behind_pooler(pool, connector, place, handle, why).await;
+        }
         Err(PoolError::Backend(error)) => return Err(connect_error(&error, place)),
         Err(PoolError::Timeout(_)) => {
             return Err(WorldError::unavailable(format!(
@@ -99,15 +104,58 @@ async fn check_server_once(
     let version = row.first().and_then(|version| version.as_deref()?.parse().ok());
     check_version(version.unwrap_or(0), place)?;
     check_writes(is(1, "true"), is(2, "on"), place)?;
-    match owner {
-        PoolOwner::World if is(3, "on") => Ok(()),
-        PoolOwner::World => Err(pooler_error(place, "it drops the settings of a connection")),
-        // In a task, so that the check's transaction ends even if the caller stops waiting.
-        PoolOwner::Other => {
-            let check = check_not_shared(pool.clone(), client, place.to_owned(), handle.clone());
-            handle.spawn(check).await.unwrap_or(Ok(()))
+    match connector {
+        Some(_) if is(3, "on") => Ok(()),
+        Some(_) => {
+            // It was made without the settings.
+            drop(Object::take(client));
+            check_behind_pooler(pool, connector, place, handle, "it drops the settings of a connection").await
         }
+        None if pool.status().max_size < 2 => Ok(()),
+        None => match connect_within(pool, handle).await {
+            Some(Ok(second)) => check_not_shared(client, second, place, handle).await,
+            _ => Ok(()),
+        },
     }
+}
+
+/// A connection of the pool, if there is one soon.
+async fn connect_within(pool: &Pool, handle: &Handle) -> Option<Result<Object, PoolError>> {
+    with_timeout(handle, CHECK_CONNECTION_TIMEOUT, pool.get()).await
+}
+
+/// Checks a server behind a pooler that does not pass on the settings of a connection. If each client has a connection
+/// to the server for itself, as in session mode, the settings can be made by statements.
+async fn check_behind_pooler(
+    pool: &Pool,
+    connector: Option<&Connector>,
+    place: &str,
+    handle: &Handle,
+    why: &str,
+) -> Result<(), WorldError> {
+    let Some(connector) = connector.filter(|connector| !connector.sets_by_statement()) else {
+        return Err(pooler_error(place, why));
+    };
+    let plain_pool = connector.without_settings().pool(2)?;
+    let (first, second) =
+        match (connect_within(&plain_pool, handle).await, connect_within(&plain_pool, handle).await) {
+            (Some(Ok(first)), Some(Ok(second))) => (first, second),
+            (Some(Err(PoolError::Backend(error))), _) | (_, Some(Err(PoolError::Backend(error)))) => {
+                return Err(connect_error(&error, place));
+            }
+            _ => return Err(no_response_error(place)),
+        };
+    check_not_shared(first, second, place, handle).await?;
+    tracing::debug!(%place, why, "a pooler in session mode is in front of Postgres; settings are made by statements");
+    connector.switch_to_set_statement();
+    Box::pin(check_server_once(pool, Some(connector), place, handle)).await
+}
+
+/// Whether a pooler refuses the settings of a connection as startup options.
+fn refuses_options(error: &Error) -> bool {
+    error.as_db_error().is_some_and(|db_error| {
+        db_error.code().code() == "08P01" && db_error.message().contains("startup parameter")
+    })
 }
 
 fn no_response_error(place: &str) -> WorldError {
@@ -145,28 +193,30 @@ fn check_writes(is_replica: bool, is_read_only: bool, place: &str) -> Result<(),
     Ok(())
 }
 
-/// Checks that connections of the pool do not share connections of the server, as behind a pooler in transaction mode:
-/// prepared statements and locks of one would be visible to another.
+/// Checks that two connections do not share connections of the server, as behind a pooler in transaction mode: prepared
+/// statements and locks of one would be visible to another.
 async fn check_not_shared(
-    pool: Pool,
     first: Object,
-    place: String,
-    handle: Handle,
+    second: Object,
+    place: &str,
+    handle: &Handle,
 ) -> Result<(), WorldError> {
-    if pool.status().max_size < 2 {
-        return Ok(());
-    }
-    let Some(Ok(second)) = with_timeout(&handle, SECOND_CONNECTION_TIMEOUT, pool.get()).await else {
-        return Ok(());
-    };
-    for round in 0..SHARING_CHECKS {
-        let (one, other) = if round % 2 == 0 { (&first, &second) } else { (&second, &first) };
-        let is_shared = shares_server_connection(one, other, round).await;
-        if is_shared.map_err(|error| connect_error(&error, &place))? {
-            return Err(pooler_error(&place, "connections of the pool share connections of the server"));
+    let check = async move {
+        for round in 0..SHARING_CHECKS {
+            let (one, other) = if round % 2 == 0 { (&first, &second) } else { (&second, &first) };
+            if shares_server_connection(one, other, round).await? {
+                return Ok(true);
+            }
         }
+        Ok(false)
+    };
+    // In a task, so that the check's transaction ends even if the caller stops waiting.
+    match handle.spawn(check).await {
+        Ok(Ok(false)) => Ok(()),
+        Ok(Ok(true)) => Err(pooler_error(place, "connections of the pool share connections of the server")),
+        Ok(Err(error)) => Err(connect_error(&error, place)),
+        Err(_) => Err(no_response_error(place)),
     }
-    Ok(())
 }
 
 /// Whether `other` sees a setting of `one`, or `one` loses it while `other` has a transaction.
@@ -202,7 +252,8 @@ async fn first_row(client: &Client, sql: &str) -> Result<Vec<Option<String>>, Er
 fn pooler_error(place: &str, why: &str) -> WorldError {
     WorldError::invalid(format!(
         "there is a pooler such as pgbouncer in front of Postgres at `{place}` ({why}), which a world cannot use: \
-         a worker's session is a lock of one connection; connect to the server itself"
+         a worker's session is a lock of one connection; connect to the server itself, or set the pooler's `pool_mode` \
+         to `session`"
     ))
 }
 
@@ -215,7 +266,8 @@ fn classified(error: &Error, place: &str) -> WorldError {
     let Some(db_error) = error.as_db_error() else { return no_connection_error(error, place) };
     let why = db_error.message();
     match db_error.code().code() {
-        "08P01" if why.contains("startup parameter") => pooler_error(place, why),
+        // Also a pooler in statement mode, which refuses transactions.
+        "08P01" if refuses_options(error) || why.contains("pooling mode") => pooler_error(place, why),
         "3D000" => {
             WorldError::invalid(format!("the database at `{place}` does not exist ({why}); create it first"))
         }

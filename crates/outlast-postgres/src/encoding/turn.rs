@@ -36,13 +36,6 @@ pub(crate) fn events_json(turn: &Turn) -> Option<String> {
     Some(text)
 }
 
-/// Whether no other commit of the session may be executed at the same time. A turn that adds no events needs this,
-/// because the primary key of `turns` cannot fence it.
-pub(crate) fn is_exclusive(turn: &Turn) -> bool {
-    matches!(turn.based_on, BasedOn::Turn(_))
-        && (turn.events.is_empty() || matches!(turn.then, Then::Stuck(_)))
-}
-
 /// Adds a turn to the rows of `commit.sql`.
 pub(crate) fn add_turn(rows: &mut JsonRows, turn: &Turn, session: SessionId, is_refused: bool) {
     let change = RowChange::of(turn, session);

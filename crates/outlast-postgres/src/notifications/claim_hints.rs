@@ -3,12 +3,16 @@
 //! A full claim looks at a dozen places of the database. A session whose last claim found everything that was ready,
 //! and which since then was only woken for the start of one run, claims just that run. Since a hint may be lost, a
 //! session makes a full claim at least every [`FULL_CLAIM_INTERVAL`].
+//!
+//! Similarly, a claim does not read messages of held runs again that the last claim has returned, if there are many:
+//! while a parent starts or awaits thousands of children, its unread messages would be read by every claim. Since the
+//! caller may have lost an answer, all are read again every [`READ_AGAIN_INTERVAL`].
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_core::{ClaimRequest, Code, RunId, SessionId, SuspectRoom, Timestamp, Work};
+use outlast_core::{ClaimRequest, Code, RunId, SessionId, SuspectRoom, Timestamp, UnreadMessages, Work};
 use parking_lot::Mutex;
 
 /// The number of starts that are remembered as reasons.
@@ -16,6 +20,12 @@ const STARTS_MAX: usize = 16;
 
 /// The longest time between two full claims of a session.
 const FULL_CLAIM_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The longest time for which a returned message is not read again.
+const READ_AGAIN_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The number of unread messages of a run from which on it is worth remembering that they were returned.
+const MANY_MESSAGES: usize = 64;
 
 /// The reasons for which the change signal fired, in order.
 #[derive(Debug, Default)]
@@ -75,6 +85,28 @@ impl WakeReasons {
 pub(crate) struct ClaimHints {
     wake_reasons: Arc<WakeReasons>,
     by_session: Mutex<HashMap<SessionId, LastClaim>>,
+    returned: Mutex<HashMap<SessionId, ReturnedMessages>>,
+}
+
+/// The messages of held runs that the last claims of a session have returned.
+#[derive(Clone, Debug)]
+pub(crate) struct ReturnedMessages {
+    /// When the messages of all runs were read.
+    read_all_at: Timestamp,
+    /// The position of the last returned message, for each run with many of them.
+    pub(crate) positions: HashMap<RunId, u64>,
+}
+
+impl ReturnedMessages {
+    /// Adds the messages that a claim has returned.
+    fn add(&mut self, unread: &[UnreadMessages]) {
+        for UnreadMessages { run, messages } in unread {
+            let Some(last) = messages.last() else { continue };
+            if messages.len() >= MANY_MESSAGES || self.positions.contains_key(run) {
+                self.positions.insert(*run, last.position);
+            }
+        }
+    }
 }
 
 /// The last claim of a session that returned everything that was ready for the session.
@@ -99,11 +131,13 @@ pub(crate) struct ClaimPlan {
     pub(crate) only_run: Option<RunId>,
     full_claim_at: Timestamp,
     next_due: Option<Timestamp>,
+    /// The messages that need not be read again.
+    pub(crate) returned: ReturnedMessages,
 }
 
 impl ClaimHints {
     pub(crate) fn new(wake_reasons: Arc<WakeReasons>) -> Self {
-        Self { wake_reasons, by_session: Mutex::default() }
+        Self { wake_reasons, by_session: Mutex::default(), returned: Mutex::default() }
     }
 
     /// Plans a claim, before it is made. Forgets the session's last claim, so that the next plan is a full claim if
@@ -111,7 +145,11 @@ impl ClaimHints {
     pub(crate) fn plan(&self, session: SessionId, request: &ClaimRequest, now: Timestamp) -> ClaimPlan {
         // Read the count before the claim: reasons that are recorded later are new to this session.
         let wake_count = self.wake_reasons.count();
-        let full = ClaimPlan { wake_count, only_run: None, full_claim_at: now, next_due: None };
+        let returned = self.returned.lock().remove(&session);
+        let returned = returned
+            .filter(|returned| now < returned.read_all_at.plus(READ_AGAIN_INTERVAL))
+            .unwrap_or_else(|| ReturnedMessages { read_all_at: now, positions: HashMap::new() });
+        let full = ClaimPlan { wake_count, only_run: None, full_claim_at: now, next_due: None, returned };
         let Some(last) = self.by_session.lock().remove(&session) else { return full };
         let is_due = last.next_due.is_some_and(|due| due <= now);
         let only_run = self.wake_reasons.only_start_since(last.wake_count);
@@ -121,6 +159,7 @@ impl ClaimHints {
                 only_run: Some(run),
                 full_claim_at: last.full_claim_at,
                 next_due: last.next_due,
+                ..full
             },
             None => full,
         }
@@ -131,9 +170,13 @@ impl ClaimHints {
         &self,
         session: SessionId,
         request: &ClaimRequest,
-        plan: ClaimPlan,
+        mut plan: ClaimPlan,
         work: &mut Work,
     ) {
+        plan.returned.add(&work.unread);
+        if !plan.returned.positions.is_empty() {
+            self.returned.lock().insert(session, plan.returned);
+        }
         if plan.only_run.is_some() {
             // The worker must also wake up for the next full claim if no start follows.
             let full_claim_by = plan.full_claim_at.plus(FULL_CLAIM_INTERVAL);
@@ -158,6 +201,7 @@ impl ClaimHints {
     /// Forgets a session that has ended.
     pub(crate) fn forget(&self, session: SessionId) {
         self.by_session.lock().remove(&session);
+        self.returned.lock().remove(&session);
     }
 }
 

@@ -12,19 +12,20 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use outlast_core::{RunId, SessionId, WorldError};
+use outlast_core::{Backoff, RunId, SessionId, WorldError};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_postgres::{AsyncMessage, Client, Error};
 
-use super::run_ends::deliver_ends;
+use super::run_ends::{deliver_ends, poll_ends};
 use super::subscribers::Subscribers;
 use super::takeover_task::TakeoverTask;
 use crate::clock::TimeSource;
-use crate::connection::connector::{Connector, pause};
+use crate::connection::connector::{Connector, pause, pause_before_retry};
 use crate::connection::database::{CallError, Database};
 use crate::connection::io_runtime::with_timeout;
 use crate::error::{closed_error, postgres_error};
@@ -35,26 +36,38 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Every `POLLS_PER_WAKE`-th poll also wakes the workers of this process.
 const POLLS_PER_WAKE: u32 = 10;
 
-/// The pause between two attempts to connect, or to take a lock again.
-const RETRY_PAUSE: Duration = Duration::from_millis(200);
+/// The pauses between two attempts to connect.
+const CONNECT_BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_millis(500));
+
+/// The pauses between two attempts to take the locks again that were lost with the previous connection.
+const RELOCK_BACKOFF: Backoff = Backoff::constant(Duration::from_millis(250));
 
 /// Every `ATTEMPTS_PER_POLL`-th failed attempt to connect also polls for changes on the pool.
 const ATTEMPTS_PER_POLL: u32 = 10;
 
 /// How often a lock is tried that another process holds for a moment, while it checks whether the lock is free.
 const LOCK_TRIES_MAX: usize = 50;
+const LOCK_BACKOFF: Backoff = Backoff::constant(Duration::from_micros(2_500));
+
+/// The number of requests that may wait for the task. Further callers wait until there is room.
+const REQUESTS_MAX: usize = 64;
+
+/// The number of received notifications that may wait for the task. If there are more, the task polls for everything
+/// that they could have said.
+const NOTIFICATIONS_MAX: usize = 1_024;
 
 /// A request to the listener's task.
 enum ListenerRequest {
     Lock(SessionId, oneshot::Sender<Result<(), WorldError>>),
     Unlock(SessionId, oneshot::Sender<()>),
-    Close,
 }
 
 /// The world's handle to the listener's task.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    requests: mpsc::UnboundedSender<ListenerRequest>,
+    requests: mpsc::Sender<ListenerRequest>,
+    /// Notified when the world is closed.
+    closed: Arc<Notify>,
     takeover_done: Arc<Notify>,
     database: Database,
     task: Mutex<Option<JoinHandle<()>>>,
@@ -70,7 +83,8 @@ impl Listener {
         origin: u64,
         time: TimeSource,
     ) -> Self {
-        let (requests, received) = mpsc::unbounded_channel();
+        let (requests, received) = mpsc::channel(REQUESTS_MAX);
+        let closed: Arc<Notify> = Arc::default();
         let is_disabled = time.is_virtual();
         let takeover_done: Arc<Notify> = Arc::default();
         let sessions: Arc<Mutex<BTreeSet<SessionId>>> = Arc::default();
@@ -93,16 +107,17 @@ impl Listener {
             is_disabled,
             sessions,
             unlocked_sessions: BTreeSet::new(),
+            closed: closed.clone(),
         };
         let task = database.handle.spawn(listener_task.run(received));
-        Self { requests, takeover_done, database, task: Mutex::new(Some(task)) }
+        Self { requests, closed, takeover_done, database, task: Mutex::new(Some(task)) }
     }
 
     /// Takes a session's lock. It must be taken before the session's row is inserted. Repeating the call changes
     /// nothing.
     pub(crate) async fn lock(&self, session: SessionId) -> Result<(), WorldError> {
         let (reply, answer) = oneshot::channel();
-        self.requests.send(ListenerRequest::Lock(session, reply)).map_err(|_| closed_error())?;
+        self.requests.send(ListenerRequest::Lock(session, reply)).await.map_err(|_| closed_error())?;
         match with_timeout(&self.database.handle, self.database.timeout, answer).await {
             Some(answer) => answer.map_err(|_| closed_error())?,
             None => Err(self.database.world_error(&CallError::Timeout)),
@@ -112,7 +127,7 @@ impl Listener {
     /// Releases a session's lock. There is no error: without an answer the connection is lost, and the lock with it.
     pub(crate) async fn unlock(&self, session: SessionId) {
         let (reply, answer) = oneshot::channel();
-        if self.requests.send(ListenerRequest::Unlock(session, reply)).is_ok() {
+        if self.requests.send(ListenerRequest::Unlock(session, reply)).await.is_ok() {
             let _ = with_timeout(&self.database.handle, self.database.timeout, answer).await;
         }
     }
@@ -124,7 +139,7 @@ impl Listener {
 
     /// Asks the task to end, and returns it so that the caller can wait for its end.
     pub(crate) fn close(&self) -> Option<JoinHandle<()>> {
-        let _ = self.requests.send(ListenerRequest::Close);
+        self.closed.notify_one();
         self.task.lock().take()
     }
 }
@@ -142,6 +157,7 @@ struct ListenerTask {
     /// Sessions whose lock is not taken yet on the current connection: for the server, the lost connection may hold it
     /// a while longer.
     unlocked_sessions: BTreeSet<SessionId>,
+    closed: Arc<Notify>,
 }
 
 /// Why the task stopped using a connection.
@@ -154,7 +170,9 @@ enum ConnectionEnd {
 struct ListenerConnection {
     client: Arc<Client>,
     /// The payloads of received notifications.
-    notifications: mpsc::UnboundedReceiver<String>,
+    notifications: mpsc::Receiver<String>,
+    /// Whether notifications were discarded because too many waited.
+    has_overflown: Arc<AtomicBool>,
     driver: JoinHandle<()>,
     /// The task that sends this process's notifications.
     notifier_task: JoinHandle<()>,
@@ -168,11 +186,12 @@ impl Drop for ListenerConnection {
 }
 
 impl ListenerTask {
-    async fn run(mut self, mut requests: mpsc::UnboundedReceiver<ListenerRequest>) {
-        let mut failed_attempts = 0;
+    async fn run(mut self, mut requests: mpsc::Receiver<ListenerRequest>) {
+        let mut backoff = CONNECT_BACKOFF;
         loop {
             match self.connect().await {
                 Ok(mut connection) => {
+                    backoff.reset();
                     if let ConnectionEnd::WorldClosed = self.serve(&mut connection, &mut requests).await {
                         connection.notifier_task.abort();
                         // If this fails, the world sends the rest on a connection of the pool.
@@ -189,12 +208,12 @@ impl ListenerTask {
                     );
                 }
                 Err(error) => {
-                    failed_attempts += 1;
-                    if failed_attempts % ATTEMPTS_PER_POLL == 0 && !self.is_disabled {
+                    let error = postgres_error(&error, &self.database.place);
+                    let is_closed = self.refuse_requests(&mut requests, &error, &mut backoff).await;
+                    if backoff.pauses().is_multiple_of(ATTEMPTS_PER_POLL) && !self.is_disabled {
                         self.poll_on_pool();
                     }
-                    let error = postgres_error(&error, &self.database.place);
-                    if self.refuse_requests(&mut requests, &error).await {
+                    if is_closed {
                         return;
                     }
                 }
@@ -202,19 +221,21 @@ impl ListenerTask {
         }
     }
 
-    /// Refuses requests for [`RETRY_PAUSE`], while there is no connection. Returns `true` if the world is closed.
+    /// Refuses requests until the next attempt to connect. Returns `true` if the world is closed.
     async fn refuse_requests(
         &mut self,
-        requests: &mut mpsc::UnboundedReceiver<ListenerRequest>,
+        requests: &mut mpsc::Receiver<ListenerRequest>,
         error: &WorldError,
+        backoff: &mut Backoff,
     ) -> bool {
         let handle = self.database.handle.clone();
-        let mut retry = std::pin::pin!(pause(&handle, RETRY_PAUSE));
+        let mut retry = std::pin::pin!(pause_before_retry(&handle, backoff));
         loop {
             tokio::select! {
+                () = self.closed.notified() => return true,
                 () = &mut retry => return false,
                 request = requests.recv() => match request {
-                    None | Some(ListenerRequest::Close) => return true,
+                    None => return true,
                     Some(ListenerRequest::Lock(_, reply)) => {
                         let _ = reply.send(Err(error.clone()));
                     }
@@ -230,12 +251,20 @@ impl ListenerTask {
     /// Connects, listens, and takes the locks of all sessions.
     async fn connect(&mut self) -> Result<ListenerConnection, Error> {
         let (client, mut connection) = self.connector.connect().await?;
-        let (received, notifications) = mpsc::unbounded_channel();
+        let (received, notifications) = mpsc::channel(NOTIFICATIONS_MAX);
+        let has_overflown: Arc<AtomicBool> = Arc::default();
+        let overflow = has_overflown.clone();
         let driver = self.database.handle.spawn(async move {
             loop {
                 match std::future::poll_fn(|cx| connection.poll_message(cx)).await {
                     Some(Ok(AsyncMessage::Notification(notification))) => {
-                        let _ = received.send(notification.payload().to_owned());
+                        // Not waiting for room: the task may wait for an answer that this loop must receive.
+                        let payload = notification.payload().to_owned();
+                        if let Err(mpsc::error::TrySendError::Full(payload)) = received.try_send(payload) {
+                            overflow.store(true, Ordering::Release);
+                            // If there is still no room, the task reads the flag after what it has not read yet.
+                            let _ = received.try_send(payload);
+                        }
                     }
                     Some(Ok(_)) => {}
                     Some(Err(_)) | None => return,
@@ -246,7 +275,7 @@ impl ListenerTask {
         let notifier = self.subscribers.notifier.clone();
         let notifier_task = notifier.run_on_connection(client.clone(), self.channel.clone(), self.origin);
         let notifier_task = self.database.handle.spawn(notifier_task);
-        let connection = ListenerConnection { client, notifications, driver, notifier_task };
+        let connection = ListenerConnection { client, notifications, has_overflown, driver, notifier_task };
         let listen = if self.is_disabled { String::new() } else { format!("LISTEN {};", self.channel) };
         connection
             .client
@@ -276,29 +305,31 @@ impl ListenerTask {
     async fn serve(
         &mut self,
         connection: &mut ListenerConnection,
-        requests: &mut mpsc::UnboundedReceiver<ListenerRequest>,
+        requests: &mut mpsc::Receiver<ListenerRequest>,
     ) -> ConnectionEnd {
-        let mut polls = 0;
+        let (mut polls, mut last_polled) = (0, None);
         let handle = self.database.handle.clone();
         // The timers are kept across iterations, so that frequent notifications do not postpone them.
         let mut poll = Box::pin(pause(&handle, POLL_INTERVAL));
-        let mut retry = Box::pin(pause(&handle, RETRY_PAUSE));
+        let mut relock_backoff = RELOCK_BACKOFF;
+        let mut retry = Box::pin(pause(&handle, relock_backoff.next_pause(fastrand::f64())));
         loop {
             let handled = tokio::select! {
                 biased;
+                () = self.closed.notified() => return ConnectionEnd::WorldClosed,
                 request = requests.recv() => match request {
-                    None | Some(ListenerRequest::Close) => return ConnectionEnd::WorldClosed,
+                    None => return ConnectionEnd::WorldClosed,
                     Some(request) => self.handle_request(&connection.client, request).await,
                 },
                 payload = connection.notifications.recv() => match payload {
                     None => return ConnectionEnd::ConnectionLost,
                     Some(payload) => {
-                        self.handle_notifications(&payload, &mut connection.notifications).await;
+                        self.handle_notifications(&payload, connection).await;
                         Ok(())
                     }
                 },
                 () = &mut retry, if !self.unlocked_sessions.is_empty() => {
-                    retry = Box::pin(pause(&handle, RETRY_PAUSE));
+                    retry = Box::pin(pause(&handle, relock_backoff.next_pause(fastrand::f64())));
                     self.lock_again(&connection.client).await
                 }
                 () = &mut poll, if !self.is_disabled => {
@@ -307,7 +338,7 @@ impl ListenerTask {
                     if polls % POLLS_PER_WAKE == 0 {
                         self.subscribers.wake_local_workers(None);
                     }
-                    deliver_ends(&self.database, &self.subscribers, None).await;
+                    poll_ends(&self.database, &self.subscribers, &mut last_polled).await;
                     Ok(())
                 }
             };
@@ -331,7 +362,6 @@ impl ListenerTask {
 
     async fn handle_request(&mut self, client: &Client, request: ListenerRequest) -> Result<(), Error> {
         match request {
-            ListenerRequest::Close => Ok(()),
             ListenerRequest::Unlock(session, reply) => {
                 let was_joined = self.sessions.lock().remove(&session);
                 let released = if !self.unlocked_sessions.remove(&session) && was_joined {
@@ -366,20 +396,21 @@ impl ListenerTask {
 
     /// Takes a session's lock. Returns `false` if another process holds it.
     async fn lock(&self, client: &Client, session: SessionId) -> Result<bool, Error> {
+        let mut backoff = LOCK_BACKOFF;
         for _ in 0..LOCK_TRIES_MAX {
             let row = client.query_one(&self.database.sql.lock, &[&session.to_string()]).await?;
             if row.get(0) {
                 return Ok(true);
             }
             // Another process may hold it for a moment, to check whether it is free.
-            pause(&self.database.handle, Duration::from_millis(2)).await;
+            pause_before_retry(&self.database.handle, &mut backoff).await;
         }
         Ok(false)
     }
 
     /// Handles a notification, and all others that have already been received. Ignores those of this world. The payload
     /// is described at [`PendingNotification::payload`](super::notifier::PendingNotification::payload).
-    async fn handle_notifications(&self, first: &str, more: &mut mpsc::UnboundedReceiver<String>) {
+    async fn handle_notifications(&self, first: &str, connection: &mut ListenerConnection) {
         let mut has_work = false;
         let mut started: BTreeSet<RunId> = BTreeSet::new();
         let mut ended: BTreeSet<RunId> = BTreeSet::new();
@@ -402,8 +433,11 @@ impl ListenerTask {
             }
         };
         add(first);
-        while let Ok(payload) = more.try_recv() {
+        while let Ok(payload) = connection.notifications.try_recv() {
             add(&payload);
+        }
+        if connection.has_overflown.swap(false, Ordering::AcqRel) {
+            (has_work, has_unnamed_ends) = (true, true);
         }
         if has_work {
             self.subscribers.wake_local_workers(None);

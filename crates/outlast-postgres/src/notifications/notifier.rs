@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::Object;
-use outlast_core::RunId;
+use outlast_core::{Backoff, RunId};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -25,8 +25,8 @@ const SEND_INTERVAL: Duration = Duration::from_millis(1);
 /// The number of notifications that may follow each other without a pause after a quiet period.
 const BURST: u32 = 5;
 
-/// The pause before a failed notification is sent again on a connection of the pool.
-const RETRY_PAUSE: Duration = Duration::from_millis(200);
+/// The pauses before a failed notification is sent again on a connection of the pool.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
 
 /// The changes that other processes have not been told of.
 #[derive(Debug, Default)]
@@ -121,13 +121,15 @@ impl Notifier {
     /// Sends pending notifications on connections of the pool, for a world without a listener connection.
     #[allow(clippy::disallowed_methods, reason = "the rate of notifications is limited in real time")]
     pub(crate) async fn run_on_pool(self, database: Database, origin: u64) {
-        let mut next_send_at = Instant::now();
+        let (mut next_send_at, mut backoff) = (Instant::now(), BACKOFF);
         loop {
             self.has_pending.notified().await;
             tokio::time::sleep_until(next_send_at).await;
             next_send_at = next_send_at.max(Instant::now() - SEND_INTERVAL * BURST) + SEND_INTERVAL;
-            if !self.send_on_pool(&database, origin).await {
-                next_send_at = Instant::now() + RETRY_PAUSE;
+            if self.send_on_pool(&database, origin).await {
+                backoff.reset();
+            } else {
+                next_send_at = Instant::now() + backoff.next_pause(fastrand::f64());
             }
         }
     }

@@ -11,6 +11,9 @@ use crate::connection::database::Database;
 use crate::encoding::row::{InvalidRow, get, invalid_column, parsed};
 use crate::error::corrupt_error;
 
+/// The number of awaited runs whose ends one poll reads.
+const POLLED_RUNS_MAX: usize = 1_000;
+
 /// How each of the runs ended, `None` for a run that has not. A run that does not exist is left out.
 pub(crate) async fn read_ends(
     database: &Database,
@@ -47,15 +50,55 @@ pub(crate) async fn deliver_ends(
     if let Some(among) = among {
         runs.retain(|run| among.contains(run));
     }
+    deliver_ends_of(database, subscribers, &runs).await;
+}
+
+/// Reads the ends of some awaited runs and delivers them, of others with the next call: a poll in case a notification
+/// was lost costs the same however many runs are awaited. `last` is the last run that was read.
+pub(crate) async fn poll_ends(database: &Database, subscribers: &Subscribers, last: &mut Option<RunId>) {
+    let runs = next_to_poll(subscribers.awaited_runs(), *last);
+    *last = runs.last().copied();
+    deliver_ends_of(database, subscribers, &runs).await;
+}
+
+/// The runs that the next poll reads: those after the last one come first.
+fn next_to_poll(mut awaited: Vec<RunId>, last: Option<RunId>) -> Vec<RunId> {
+    if awaited.len() > POLLED_RUNS_MAX {
+        awaited.sort_unstable_by_key(|run| (Some(*run) <= last, *run));
+        awaited.truncate(POLLED_RUNS_MAX);
+    }
+    awaited
+}
+
+async fn deliver_ends_of(database: &Database, subscribers: &Subscribers, runs: &[RunId]) {
     if runs.is_empty() {
         return;
     }
-    match read_ends(database, &runs).await {
+    match read_ends(database, runs).await {
         Ok(found) => {
             for ended in found.into_values().flatten() {
                 subscribers.waiters.tell(ended.run, || Some(ended.clone()));
             }
         }
         Err(error) => tracing::debug!(%error, "cannot read the ends of runs now; trying again"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polls_read_all_awaited_runs_in_turn_and_as_many_each_time() {
+        let awaited: Vec<_> = (0..2_500).rev().map(RunId::from_bits).collect();
+        let (mut last, mut read) = (None, BTreeSet::new());
+        for _ in 0..3 {
+            let polled = next_to_poll(awaited.clone(), last);
+            assert_eq!(polled.len(), POLLED_RUNS_MAX);
+            last = polled.last().copied();
+            read.extend(polled);
+        }
+        assert_eq!(read.len(), awaited.len());
+        assert_eq!(next_to_poll(awaited[..10].to_vec(), last).len(), 10, "all, if they are few");
     }
 }

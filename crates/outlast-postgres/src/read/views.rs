@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use outlast_core::{Code, Counts, Report, RunId, RunView, WorkerView, WorldError};
+use outlast_core::{Code, Counts, Report, RunId, RunView, WorkerView, WorldError, complete_counts};
 use tokio_postgres::Row;
 
 use crate::connection::database::Database;
@@ -25,7 +25,8 @@ pub(crate) async fn counts(database: &Database) -> Result<Counts, WorldError> {
     let rows = database.call(&database.sql.counts, &[]).await?;
     // One statement sums all slots, so no sum is negative.
     let counts = rows.iter().map(|row| Ok((parsed(row, 0)?, get::<i64>(row, 1)?.max(0).unsigned_abs())));
-    counts.collect::<Result<_, InvalidRow>>().map_err(|why| corrupt_error(&database.place, &why))
+    let counts: Result<Vec<_>, InvalidRow> = counts.collect();
+    counts.map(complete_counts).map_err(|why| corrupt_error(&database.place, &why))
 }
 
 /// The joined workers.

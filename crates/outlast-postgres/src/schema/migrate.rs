@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::Object;
-use outlast_core::WorldError;
 use outlast_core::takeover::CRASH_CLASS_MAX;
+use outlast_core::{Backoff, WorldError};
 use tokio_postgres::error::SqlState;
 
-use crate::connection::connector::{Connector, pause};
+use crate::connection::connector::{Connector, pause_before_retry};
 use crate::connection::database::{CallError, Database};
 use crate::connection::io_runtime::IoRuntime;
 use crate::connection::preflight::{PoolOwner, check_server};
@@ -58,8 +58,8 @@ const MIGRATIONS: &[Migration] = &[
 /// holds the table for longer, for example a dump, the migration gives up its request and tries again later.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The pause before a migration is tried again.
-const LOCK_PAUSE: Duration = Duration::from_millis(500);
+/// The pauses before a migration is tried again.
+const LOCK_BACKOFF: Backoff = Backoff::constant(Duration::from_millis(650));
 
 /// How often a migration is tried: for some minutes.
 const MIGRATION_TRIES_MAX: u32 = 400;
@@ -164,8 +164,9 @@ pub async fn migrate(url: &str) -> Result<(), WorldError> {
     let target = parse(url, &mut options)?;
     let io_runtime = IoRuntime::start()?;
     let handle = io_runtime.handle().clone();
-    let pool = Connector::new(&target, handle.clone(), options.timeout)?.pool(1)?;
-    check_server(&pool, PoolOwner::World, &target.place, &handle).await?;
+    let connector = Connector::new(&target, handle.clone(), options.timeout)?;
+    let pool = connector.pool(1)?;
+    check_server(&pool, Some(&connector), &target.place, &handle).await?;
     let sql = Arc::new(Statements::of(&options.schema, options.interface));
     let (owner, place, timeout) = (PoolOwner::World, target.place.into(), options.timeout);
     let database = Database { pool, owner, sql, place, handle, timeout };
@@ -235,15 +236,15 @@ async fn apply_missing(
     schema: &str,
     migrations: &[Migration],
 ) -> Result<(), WorldError> {
-    let mut tries = 1;
+    let mut backoff = LOCK_BACKOFF;
     let outcome = loop {
         let apply = async |connection: &Object| apply_all(connection, schema, migrations).await;
         match database.with_connection(apply).await {
             Err(CallError::Postgres(error))
-                if (is_lock_timeout(&error) || is_conflict(&error)) && tries < MIGRATION_TRIES_MAX =>
+                if (is_lock_timeout(&error) || is_conflict(&error))
+                    && backoff.pauses() + 1 < MIGRATION_TRIES_MAX =>
             {
-                tries += 1;
-                pause(&database.handle, LOCK_PAUSE).await;
+                pause_before_retry(&database.handle, &mut backoff).await;
             }
             outcome => break outcome.map_err(|failure| migration_error(database, &failure))?,
         }

@@ -23,22 +23,24 @@ use crate::encoding::row::{
 };
 use crate::encoding::text::escape_nul;
 use crate::error::corrupt_error;
+use crate::notifications::claim_hints::ReturnedMessages;
 use crate::read::history::INBOX_ROWS_MAX;
 use crate::schema::holder_columns;
 
-/// Assigns ready runs to the session.
+/// Assigns ready runs to the session. The messages that were `returned` by earlier claims are left out.
 pub(crate) async fn claim(
     database: &Database,
     time: &TimeSource,
     session: SessionId,
     request: &ClaimRequest,
     epoch: u64,
+    returned: Option<&ReturnedMessages>,
 ) -> Result<Work, WorldError> {
     let rows = execute_claim(database, time, session, request).await?;
     let answer = ClaimAnswer::read(&rows, request).map_err(|why| corrupt_error(&database.place, &why))?;
     let Some(mut answer) = answer else { return Err(session_gone(session)) };
     let next_due = answer.next_due(time, request.ends_overdue_from);
-    let unread = answer.unread(database, session).await?;
+    let unread = answer.unread(database, session, returned).await?;
     answer.load(database).await?;
     Ok(Work { claimed: answer.claimed, unread, next_due, epoch })
 }
@@ -197,6 +199,7 @@ impl ClaimAnswer {
             inbox: Vec::new(),
             columns: holder_columns::read(row, 17)?,
             is_fresh: seq <= 1,
+            can_end_without_code: get::<&str>(row, 0)? == "ending",
             is_overdue: get(row, 11)?,
             history,
             details: Vec::new(),
@@ -233,11 +236,16 @@ impl ClaimAnswer {
         &self,
         database: &Database,
         session: SessionId,
+        returned: Option<&ReturnedMessages>,
     ) -> Result<Vec<UnreadMessages>, WorldError> {
         if !self.has_unread {
             return Ok(Vec::new());
         }
-        let rows = database.call(&database.sql.unread, &[&session.to_string(), &INBOX_ROWS_MAX]).await?;
+        let positions = returned.into_iter().flat_map(|returned| &returned.positions);
+        let (runs, after): (Vec<String>, Vec<i64>) =
+            positions.map(|(run, position)| (run.to_string(), to_i64(*position))).unzip();
+        let values: [Parameter<'_>; 4] = [&session.to_string(), &INBOX_ROWS_MAX, &runs, &after];
+        let rows = database.call(&database.sql.unread, &values).await?;
         let mut unread = group_unread(&rows).map_err(|why| corrupt_error(&database.place, &why))?;
         unread.retain(|unread| self.claimed.iter().all(|claimed| claimed.run != unread.run));
         Ok(unread)

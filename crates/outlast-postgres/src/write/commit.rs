@@ -58,6 +58,11 @@ fn run_end(turn: &Turn) -> Option<Ended> {
     }
 }
 
+/// Whether the turn starts its run.
+fn is_start(turn: &Turn) -> bool {
+    matches!(turn.based_on, BasedOn::Start(_))
+}
+
 /// One call of `commit`.
 pub(crate) struct CommitCall<'a> {
     database: &'a Database,
@@ -103,6 +108,18 @@ impl<'a> CommitCall<'a> {
 
     /// Commits all turns. Returns an error if the whole call failed; errors of single turns are in `answers`.
     pub(crate) async fn run(&mut self) -> Result<(), WorldError> {
+        let cache = &self.subscribers.recently_started;
+        cache.add(self.turns.iter().filter(|turn| is_start(turn)).map(|turn| turn.run));
+        let result = self.commit_all().await;
+        for (turn, answer) in self.turns.iter().zip(&self.answers).filter(|(turn, _)| is_start(turn)) {
+            if result.is_err() || !matches!(answer, Ok(Committed::Done)) {
+                cache.remove(turn.run);
+            }
+        }
+        result
+    }
+
+    async fn commit_all(&mut self) -> Result<(), WorldError> {
         self.is_retry = self.all_were_blocked();
         let lock_wait = if self.is_retry { LockWait::Skip } else { LockWait::Short };
         let rejected_turns = &self.blocked_turns.rejected_turns;
@@ -151,43 +168,30 @@ impl<'a> CommitCall<'a> {
         else {
             return Ok(false);
         };
-        let (database, subscribers, time) =
-            (self.database.clone(), self.subscribers.clone(), self.time.clone());
         let texts = [self.session.to_string(), turn.run.to_string(), turn.id.to_string(), from.to_string()];
         let numbers = [turn.seq, turn.next_event(), turn.consumed].map(to_i64);
         let (turn_at, build, events) =
             (turn.at.as_micros(), escape_nul(&turn.build).into_owned(), turn::events_json(turn));
-        let ended = run_end(turn);
-        let is_end = ended.is_some();
-        let commit = async move {
-            let at = time.statement_time();
-            let [session, run, id, from] = &texts;
-            let [seq, next, consumed] = &numbers;
-            let values: [Parameter<'_>; 12] =
-                [session, &at, run, id, from, seq, next, &turn_at, &build, &events, consumed, &end_status];
-            let rows = database.try_times(&database.sql.commit_one, &values, 0).await?;
+        let at = self.time.statement_time();
+        let [session, run, id, from] = &texts;
+        let [seq, next, consumed] = &numbers;
+        let values: [Parameter<'_>; 12] =
+            [session, &at, run, id, from, seq, next, &turn_at, &build, &events, consumed, &end_status];
+        let done = self.database.try_times(&self.database.sql.commit_one, &values, 0).await;
+        let done = done.and_then(|rows| {
             let committed_at = rows.first().map_or(Ok(None), |row| maybe_timestamp(row, 0));
-            let committed_at =
-                committed_at.map_err(|why| CallError::Corrupt(corrupt_error(&database.place, &why)))?;
-            if let (Some(now), Some(ended)) = (committed_at, ended) {
-                time.observe(now);
-                subscribers.publish(ChangeNotice { ended: vec![ended], ..ChangeNotice::default() });
-            }
-            Ok(committed_at.is_some())
-        };
-        let done = if is_end {
-            // On the I/O runtime, which receives the answer: the end is published without a switch of threads.
-            self.database.handle.spawn(commit).await.unwrap_or(Err(CallError::Closed))
-        } else {
-            commit.await
-        };
+            committed_at.map_err(|why| CallError::Corrupt(corrupt_error(&self.database.place, &why)))
+        });
         match done {
-            Ok(is_done) => {
-                if is_done {
-                    self.blocked_turns.mark_written(std::iter::once(&self.turns[index]));
+            Ok(Some(committed_at)) => {
+                if let Some(ended) = run_end(turn) {
+                    self.time.observe(committed_at);
+                    self.notice.ended.push(ended);
                 }
-                Ok(is_done)
+                self.blocked_turns.mark_written(std::iter::once(turn));
+                Ok(true)
             }
+            Ok(None) => Ok(false),
             Err(failure) if failure.is_conflict() || failure.is_lock_timeout() => Ok(false),
             Err(failure) => {
                 Box::pin(self.handle_failure(vec![index], &failure, lock_wait)).await.map(|()| true)
@@ -297,7 +301,7 @@ impl<'a> CommitCall<'a> {
         let (keyed, rest): (Vec<_>, Vec<_>) =
             part.into_iter().partition(|index| requests_keys(&self.turns[*index]));
         let (exclusive, rest): (Vec<_>, Vec<_>) =
-            rest.into_iter().partition(|index| turn::is_exclusive(&self.turns[*index]));
+            rest.into_iter().partition(|index| self.turns[*index].is_exclusive());
         if lock_wait == LockWait::Skip && self.is_table_locked().await {
             return self
                 .answer_blocked(keyed.into_iter().chain(exclusive).chain(rest).collect(), lock_wait)

@@ -6,6 +6,8 @@ use outlast_core::WorldError;
 use outlast_core::event::EventError;
 use rusqlite::{Error, ErrorCode};
 
+use crate::connection::permissions::missing_permission;
+
 /// Why a call failed: the world refused it, or SQLite returned an error.
 ///
 /// The world refuses a change before it writes any part of it. An error of SQLite rolls back the whole transaction.
@@ -56,13 +58,14 @@ fn classified(error: &Error, path: &Path) -> WorldError {
         Some(ErrorCode::DiskFull) => WorldError::unavailable(format!(
             "`{file}` cannot grow because the disk is full; free some space, then work resumes by itself"
         )),
-        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => WorldError::unavailable(format!(
-            "`{file}` cannot be written; make the file and its folder writable for this user"
-        )),
-        Some(ErrorCode::CannotOpen) => WorldError::unavailable(format!(
-            "`{file}` cannot be opened ({error}); check that the path exists, that this user may write there, \
-             and how many files this process may open"
-        )),
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
+            missing_permission(path).unwrap_or_else(|| {
+                WorldError::unavailable(format!(
+                    "`{file}` cannot be opened ({error}); check that its folder exists, and how many files this \
+                     process may open"
+                ))
+            })
+        }
         Some(ErrorCode::SystemIoFailure) => WorldError::unavailable(format!(
             "reading or writing `{file}` failed ({error}); check the disk; work resumes by itself"
         )),

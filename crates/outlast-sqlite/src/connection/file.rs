@@ -3,12 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use outlast_core::WorldError;
+use outlast_core::{Backoff, WorldError};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::connection::error::{from_sqlite, is_busy};
+use crate::connection::opened_file::with_suffix;
+use crate::connection::permissions::{folder_of, read_only_file};
 use crate::connection::statement_counter::StatementCounter;
+use crate::connection::thread::pause_before_retry;
 use crate::options::Durability;
 use crate::schema::migrate::{LivenessCheck, MIGRATIONS, check_usable, migrate_to_latest};
 
@@ -16,12 +19,12 @@ use crate::schema::migrate::{LivenessCheck, MIGRATIONS, check_usable, migrate_to
 /// another one runs a checkpoint.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 
-/// Attempts to get a lock that another process holds, with [`BUSY_PAUSE`] between them: about five seconds.
-pub(crate) const BUSY_TRIES_MAX: u32 = 5_000;
+/// How long a lock is tried that another process holds. The writer has a time limit of its own.
+const BUSY_TIME: Duration = Duration::from_secs(5);
 
-/// The pause between two attempts to get a lock. It is constant: with the growing pauses of SQLite's own busy handler,
+/// The pauses between two attempts to get a lock. They do not grow: with the growing pauses of SQLite's own busy handler,
 /// a process that has waited for long tries less often than a newcomer.
-pub(crate) const BUSY_PAUSE: Duration = Duration::from_millis(1);
+pub(crate) const BUSY_BACKOFF: Backoff = Backoff::constant(Duration::from_micros(1_300));
 
 /// The size of the cache of prepared statements. It is larger than the number of statements in `sql/`.
 const PREPARED_STATEMENTS_MAX: usize = 128;
@@ -55,7 +58,7 @@ pub(crate) fn open(
         )));
     }
     check_file(path)?;
-    let connection = connect(settings)?;
+    let connection = connect(settings, IfMissing::Create)?;
     check_usable(&connection, path)?;
     set_wal(&connection, path)?;
     migrate_to_latest(&connection, path, liveness, MIGRATIONS)?;
@@ -64,7 +67,7 @@ pub(crate) fn open(
 
 /// Opens a read-only connection to a file that [`open`] has opened before.
 pub(crate) fn open_reader(settings: &ConnectionSettings) -> Result<Connection, WorldError> {
-    let connection = connect(settings)?;
+    let connection = connect(settings, IfMissing::Fail)?;
     connection
         .pragma_update(None, "query_only", true)
         .map_err(|error| from_sqlite(&error, &settings.path))?;
@@ -79,59 +82,83 @@ pub(crate) fn open_existing(path: &Path) -> Result<Connection, WorldError> {
             path.display()
         )));
     }
-    connect(&ConnectionSettings::durable(path))
+    connect(&ConnectionSettings::durable(path), IfMissing::Fail)
+}
+
+/// What a connection does if the file does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IfMissing {
+    Create,
+    Fail,
 }
 
 /// Repeats an attempt while another process holds the lock that it needs, for about five seconds.
 pub(crate) fn retry_busy<T>(
     mut attempt: impl FnMut() -> Result<T, rusqlite::Error>,
 ) -> Result<T, rusqlite::Error> {
-    for _ in 1..BUSY_TRIES_MAX {
+    let (mut backoff, mut waited) = (BUSY_BACKOFF, Duration::ZERO);
+    loop {
         match attempt() {
-            Err(error) if is_busy(&error) => std::thread::park_timeout(BUSY_PAUSE),
+            Err(error) if is_busy(&error) && waited < BUSY_TIME => waited += pause_before_retry(&mut backoff),
             other => return other,
         }
     }
-    attempt()
 }
 
 /// Refuses a path at which there is no writable file and none can be created.
 fn check_file(path: &Path) -> Result<(), WorldError> {
     check_folder(path)?;
     let file = path.display();
-    let Ok(metadata) = path.metadata() else { return Ok(()) };
+    let Ok(metadata) = path.metadata() else { return check_no_log(path, "does not exist") };
     if metadata.is_dir() {
         return Err(WorldError::invalid(format!("`{file}` is a folder; give the path of a file in it")));
     }
     if metadata.permissions().readonly() {
-        return Err(WorldError::invalid(format!("`{file}` is read-only; make it writable for this user")));
+        return Err(read_only_file(path));
     }
-    Ok(())
+    if metadata.len() == 0 { check_no_log(path, "is empty") } else { Ok(()) }
+}
+
+/// Refuses a file without content whose write-ahead log has some: SQLite would delete the log, and with it changes
+/// that were acknowledged.
+fn check_no_log(path: &Path, problem: &str) -> Result<(), WorldError> {
+    let log = with_suffix(path, "-wal");
+    let bytes = log.metadata().map_or(0, |metadata| metadata.len());
+    if bytes == 0 {
+        return Ok(());
+    }
+    Err(WorldError::corrupt(format!(
+        "`{}` {problem}, but its write-ahead log `{}` has {bytes} bytes of changes; put the file back next to its log, \
+         or restore a backup; to begin with an empty world, move the log away",
+        path.display(),
+        log.display()
+    )))
 }
 
 /// Refuses a path whose folder does not exist.
 pub(crate) fn check_folder(path: &Path) -> Result<(), WorldError> {
-    let file = path.display();
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
+    let folder = folder_of(path);
     if !folder.is_dir() {
         return Err(WorldError::invalid(format!(
-            "the folder `{}` for `{file}` does not exist; create it first",
-            folder.display()
+            "the folder `{}` for `{}` does not exist; create it first",
+            folder.display(),
+            path.display()
         )));
     }
     Ok(())
 }
 
 /// Opens a connection, and sets its options.
-fn connect(settings: &ConnectionSettings) -> Result<Connection, WorldError> {
+fn connect(settings: &ConnectionSettings, if_missing: IfMissing) -> Result<Connection, WorldError> {
     let path = &*settings.path;
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    flags.set(OpenFlags::SQLITE_OPEN_CREATE, if_missing == IfMissing::Create);
     let to_world_error = |error: rusqlite::Error| from_sqlite(&error, path);
     let mut connection = Connection::open_with_flags(path, flags).map_err(to_world_error)?;
+    // SQLite opens a file that this user cannot write, for reading only.
+    if connection.is_readonly("main").map_err(to_world_error)? {
+        return Err(read_only_file(path));
+    }
     // Another process may be creating or recovering the file.
     retry_busy(|| configure(&connection, settings.sync)).map_err(to_world_error)?;
     settings.statements.attach(&mut connection).map_err(to_world_error)?;

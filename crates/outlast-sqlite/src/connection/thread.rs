@@ -1,8 +1,16 @@
-//! Threads that end with their world.
+//! Threads that end with their world, and their pauses.
 
 use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
 
-use outlast_core::WorldError;
+use outlast_core::{Backoff, WorldError};
+
+/// Blocks this thread until the next try. Returns the length of the pause.
+pub(crate) fn pause_before_retry(backoff: &mut Backoff) -> Duration {
+    let pause = backoff.next_pause(fastrand::f64());
+    std::thread::park_timeout(pause);
+    pause
+}
 
 /// A thread that is joined when this handle is dropped. The owner must make the thread end before that.
 #[derive(Debug)]
@@ -30,4 +38,10 @@ impl Drop for OwnedThread {
             let _ = handle.join();
         }
     }
+}
+
+/// The monotonic time, to measure how long a thread waits for a lock of another process.
+#[allow(clippy::disallowed_methods, reason = "locks of other processes are held in real time")]
+pub(crate) fn monotonic_now() -> Instant {
+    Instant::now()
 }

@@ -5,10 +5,11 @@
 //! connection. With a socket it polls rarely, without one every [`SLOW_POLL`], and only while a caller waits for
 //! changes.
 //!
-//! The writer notifies callers of this process directly, without the watcher.
+//! The writer notifies callers of this process directly, without the watcher. With every poll the thread also checks
+//! that the file is still at its path, for callers that only wait.
 
 use std::ops::BitOrAssign;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
 
 use crate::connection::file::{ConnectionSettings, open_reader};
+use crate::connection::opened_file::OpenedFile;
 use crate::connection::thread::OwnedThread;
 use crate::notifications::hint_socket::{HintSender, HintSocket, SocketFolders};
 use crate::options::HintMode;
@@ -113,11 +115,11 @@ impl ChangeWatcher {
     pub(crate) fn start(
         settings: &ConnectionSettings,
         mode: HintMode,
+        opened: Arc<OpenedFile>,
         subscribers: ChangeSubscribers,
     ) -> Result<Self, WorldError> {
         let shared = Arc::new(WatcherShared::default());
-        let path = settings.path.clone();
-        let file = WatchedFile { path, connection: open_reader(settings)?, subscribers };
+        let file = WatchedFile { opened, connection: open_reader(settings)?, subscribers };
         let (socket, description) = open_socket(&settings.path, mode);
         let hint_sender = match &socket {
             Some(socket) => Some(socket.sender()),
@@ -198,7 +200,7 @@ impl Drop for ListenerGuard<'_> {
 
 /// The watcher's own connection to the file.
 struct WatchedFile {
-    path: PathBuf,
+    opened: Arc<OpenedFile>,
     connection: Connection,
     subscribers: ChangeSubscribers,
 }
@@ -213,7 +215,7 @@ impl WatcherShared {
                 Ok(received) => received,
                 Err(error) => {
                     tracing::warn!(
-                        file = %file.path.display(), %error,
+                        file = %file.opened.path().display(), %error,
                         "the hint socket failed; changes by other processes are noticed by polling from now on"
                     );
                     return self.run_with_poll(file, Some(SLOW_POLL));
@@ -229,12 +231,17 @@ impl WatcherShared {
                 received_since_poll = 0;
                 polls += 1;
                 socket.refresh();
+                if file.is_lost() {
+                    return;
+                }
                 let is_worth_it = polls % POLLS_PER_CLAIM == 0 || !file.subscribers.waiters.is_empty();
                 if is_worth_it && self.state.lock().listeners > 0 && file.has_changed(&mut last_version) {
                     changes = Changes::ALL;
                 }
             }
-            file.notify(changes);
+            if !file.notify(changes) {
+                last_version = None;
+            }
             if !received.is_timeout {
                 // Hints that arrive during this pause are received together.
                 std::thread::park_timeout(NOTIFICATION_PAUSE);
@@ -246,8 +253,11 @@ impl WatcherShared {
     fn run_with_poll(&self, file: &WatchedFile, interval: Option<Duration>) {
         let mut last_version = file.data_version();
         while self.wait_for_poll(interval) {
-            if file.has_changed(&mut last_version) {
-                file.notify(Changes::ALL);
+            if file.is_lost() {
+                return;
+            }
+            if file.has_changed(&mut last_version) && !file.notify(Changes::ALL) {
+                last_version = None;
             }
         }
     }
@@ -282,31 +292,44 @@ impl WatchedFile {
         has_changed
     }
 
-    fn notify(&self, changes: Changes) {
+    /// Whether the file is not at its path any more. Workers are then woken, so that their next claim reports it.
+    fn is_lost(&self) -> bool {
+        let is_lost = self.opened.check().is_err();
+        if is_lost {
+            self.subscribers.change_signal.notify();
+        }
+        is_lost
+    }
+
+    /// Notifies workers and callers. Returns whether that was possible: if the ends of runs cannot be read, the next
+    /// poll must try again, even if the file does not change until then.
+    fn notify(&self, changes: Changes) -> bool {
         if changes.intersects(Changes::WORK) {
             self.subscribers.change_signal.notify();
         }
-        if changes.intersects(Changes::ENDS) {
-            self.notify_ends();
-        }
+        !changes.intersects(Changes::ENDS) || self.notify_ends()
     }
 
-    /// Notifies the callers whose runs have ended. If the ends cannot be read, the next change tries again.
-    fn notify_ends(&self) {
+    /// Notifies the callers whose runs have ended. Returns false if the ends cannot be read.
+    fn notify_ends(&self) -> bool {
         let runs = self.subscribers.waiters.runs();
         if runs.is_empty() {
-            return;
+            return true;
         }
         let found = in_snapshot(&self.connection, |snapshot| Ok(find_ends(snapshot, &runs)?));
-        match found.map_err(|refusal| refusal.into_world_error(&self.path)) {
+        match found.map_err(|refusal| refusal.into_world_error(self.opened.path())) {
             Ok(found) => {
                 for (run, ended) in found {
                     if let Some(ended) = ended {
                         self.subscribers.waiters.tell(run, || Some(ended));
                     }
                 }
+                true
             }
-            Err(_) => self.subscribers.change_signal.notify(),
+            Err(_) => {
+                self.subscribers.change_signal.notify();
+                false
+            }
         }
     }
 }

@@ -28,8 +28,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
+use outlast_core::Backoff;
 use parking_lot::Mutex;
 
+use crate::connection::thread::pause_before_retry;
 use crate::notifications::change_watcher::Changes;
 
 /// The bit of a datagram that introduces its sender. The path of the sender's socket follows.
@@ -38,9 +40,9 @@ const INTRODUCTION: u8 = 0x10;
 /// The number of queued datagrams that may have filled the queue of the socket, so that others were lost.
 const OVERFLOW_MIN: usize = 4;
 
-/// Attempts to introduce this process to a peer whose queue is full, with [`INTRODUCTION_PAUSE`] between them.
+/// Attempts to introduce this process to a peer whose queue is full, and the pauses between them.
 const INTRODUCTION_TRIES_MAX: usize = 10;
-const INTRODUCTION_PAUSE: Duration = Duration::from_millis(1);
+const INTRODUCTION_BACKOFF: Backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(4));
 
 /// Attempts to create a socket in a folder that another process may be removing because it is empty.
 const BIND_TRIES_MAX: usize = 5;
@@ -238,11 +240,12 @@ impl HintSocket {
                 continue;
             }
             self.peers.insert(peer.clone());
+            let mut backoff = INTRODUCTION_BACKOFF;
             for _ in 0..INTRODUCTION_TRIES_MAX {
                 if self.send(&peer, &introduction) {
                     break;
                 }
-                std::thread::park_timeout(INTRODUCTION_PAUSE);
+                pause_before_retry(&mut backoff);
             }
         }
         self.publish_has_peers();

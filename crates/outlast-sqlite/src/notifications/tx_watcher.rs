@@ -5,22 +5,22 @@ use std::sync::Arc;
 use std::thread::Builder;
 use std::time::Duration;
 
-use outlast_core::{ChangeSignal, MessageId, RunId};
+use outlast_core::{Backoff, ChangeSignal, MessageId, RunId};
 use parking_lot::Mutex;
 use rusqlite::Connection;
 
 use crate::connection::file::{ConnectionSettings, open_reader};
+use crate::connection::thread::pause_before_retry;
 use crate::notifications::change_watcher::Changes;
 use crate::notifications::hint_socket::HintSender;
 use crate::schema::sql;
 
-/// The number of polls for one commit, which take about 30 seconds. The slow poll of the change watcher finds the
+/// The number of polls for one commit, which take 20 to 30 seconds. The slow poll of the change watcher finds the
 /// commit of a transaction that is open for longer.
 const POLLS_MAX: u32 = 600;
 
-/// The pauses between polls: the first one, and the largest one.
-const PAUSE_MIN: Duration = Duration::from_millis(1);
-const PAUSE_MAX: Duration = Duration::from_millis(50);
+/// The pauses between polls.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(50));
 
 /// A row that becomes visible when the transaction of a caller commits.
 #[derive(Clone, Copy, Debug)]
@@ -97,10 +97,9 @@ impl TxWatcher {
             self.state.lock().is_running = false;
             return;
         };
-        let mut pause = PAUSE_MIN;
+        let mut backoff = BACKOFF;
         while self.poll_once(&connection) {
-            std::thread::park_timeout(pause);
-            pause = (pause * 2).min(PAUSE_MAX);
+            pause_before_retry(&mut backoff);
         }
     }
 

@@ -1,7 +1,6 @@
 //! The reader pool: a few threads with a connection each, for queries.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use outlast_core::WorldError;
@@ -11,6 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::connection::error::{Refusal, is_busy, world_closed};
 use crate::connection::file::{ConnectionSettings, open_reader, retry_busy};
+use crate::connection::opened_file::OpenedFile;
 use crate::connection::thread::OwnedThread;
 
 /// The number of reader threads of a world. SQLite mostly reads from memory, so few are enough.
@@ -21,7 +21,7 @@ type ReadJob = Box<dyn FnOnce(&Connection) + Send>;
 /// Passes queries to the reader threads.
 #[derive(Debug)]
 pub(crate) struct ReaderPool {
-    path: PathBuf,
+    file: Arc<OpenedFile>,
     queue: Arc<JobQueue>,
     _threads: Vec<OwnedThread>,
 }
@@ -46,8 +46,8 @@ impl std::fmt::Debug for JobQueue {
 
 impl ReaderPool {
     /// Starts the threads.
-    pub(crate) fn start(settings: &ConnectionSettings) -> Result<Self, WorldError> {
-        let mut readers = Self { path: settings.path.clone(), queue: Arc::default(), _threads: Vec::new() };
+    pub(crate) fn start(settings: &ConnectionSettings, file: Arc<OpenedFile>) -> Result<Self, WorldError> {
+        let mut readers = Self { file, queue: Arc::default(), _threads: Vec::new() };
         for _ in 0..READERS {
             let connection = open_reader(settings)?;
             let queue = readers.queue.clone();
@@ -66,7 +66,7 @@ impl ReaderPool {
             // Sending fails if the caller's future was dropped.
             let _ = reply.send(in_snapshot(connection, &query));
         }));
-        answer.await.map_err(|_| world_closed())?.map_err(|refusal| refusal.into_world_error(&self.path))
+        self.answer(answer.await.map_err(|_| world_closed())?)
     }
 
     /// Runs a query of one statement, which needs no explicit snapshot.
@@ -78,7 +78,13 @@ impl ReaderPool {
         self.run(Box::new(move |connection| {
             let _ = reply.send(retry_while_busy(|| query(connection)));
         }));
-        answer.await.map_err(|_| world_closed())?.map_err(|refusal| refusal.into_world_error(&self.path))
+        self.answer(answer.await.map_err(|_| world_closed())?)
+    }
+
+    /// The answer of the world, unless its file is not at its path any more.
+    pub(crate) fn answer<T>(&self, answer: Result<T, Refusal>) -> Result<T, WorldError> {
+        self.file.check()?;
+        answer.map_err(|refusal| refusal.into_world_error(self.file.path()))
     }
 
     /// Queues a job that sends its result itself.

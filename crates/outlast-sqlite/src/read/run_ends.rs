@@ -4,7 +4,6 @@
 //! combined into one query: the first caller queues it, and others add their runs until it is executed.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use outlast_core::refusal::no_run;
@@ -14,6 +13,7 @@ use rusqlite::{Connection, Error};
 use tokio::sync::oneshot;
 
 use crate::connection::error::{Refusal, world_closed};
+use crate::connection::opened_file::OpenedFile;
 use crate::read::readers::{ReaderPool, in_snapshot};
 use crate::schema::row::parsed;
 use crate::schema::sql;
@@ -23,7 +23,7 @@ type EndResult = Result<Option<Ended>, WorldError>;
 /// Reads the ends of runs, many in one query.
 #[derive(Debug)]
 pub(crate) struct EndLookup {
-    path: PathBuf,
+    file: Arc<OpenedFile>,
     requests: Arc<Mutex<Vec<EndRequest>>>,
 }
 
@@ -35,8 +35,8 @@ struct EndRequest {
 }
 
 impl EndLookup {
-    pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path, requests: Arc::default() }
+    pub(crate) fn new(file: Arc<OpenedFile>) -> Self {
+        Self { file, requests: Arc::default() }
     }
 
     /// How the run ended, if it has.
@@ -48,12 +48,13 @@ impl EndLookup {
             requests.len() == 1
         };
         if is_first {
-            let (requests, path) = (self.requests.clone(), self.path.clone());
+            let (requests, file) = (self.requests.clone(), self.file.clone());
             readers.run(Box::new(move |connection| {
                 let requests = std::mem::take(&mut *requests.lock());
                 let runs: Vec<RunId> = requests.iter().map(|request| request.run).collect();
                 let ends = in_snapshot(connection, |snapshot| Ok(find_ends(snapshot, &runs)?));
-                answer_all(requests, ends.map_err(|refusal: Refusal| refusal.into_world_error(&path)));
+                let ends = ends.map_err(|refusal: Refusal| refusal.into_world_error(file.path()));
+                answer_all(requests, file.check().and(ends));
             }));
         }
         answer.await.map_err(|_| world_closed())?

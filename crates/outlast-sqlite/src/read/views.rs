@@ -1,7 +1,7 @@
 //! Views: one run, the counts, the workers.
 
 use outlast_core::refusal::no_run;
-use outlast_core::{Code, Counts, Report, RunId, RunView, WorkerView};
+use outlast_core::{Code, Counts, Report, RunId, RunView, WorkerView, complete_counts};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::connection::error::Refusal;
@@ -19,7 +19,7 @@ pub(crate) fn run(connection: &Connection, run: RunId) -> Result<RunView, Refusa
 pub(crate) fn counts(connection: &Connection) -> Result<Counts, Refusal> {
     let mut statement = connection.prepare_cached(sql::COUNTS)?;
     let rows = statement.query_map([], |row| Ok((parsed(row, 0)?, number(row, 1)?)))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    Ok(complete_counts(rows.collect::<Result<Vec<_>, _>>()?))
 }
 
 /// The joined workers.

@@ -169,6 +169,7 @@ fn claim_run(tx: &mut Tx<'_>, claim: &Claim, run: ReadyRun, data: RunData) -> Re
         inbox: data.inbox,
         columns: run.columns,
         is_fresh: run.next_seq <= 1,
+        can_end_without_code: run.can_end_without_code,
         is_overdue: run.is_overdue,
         history: data.history,
         details: data.details,

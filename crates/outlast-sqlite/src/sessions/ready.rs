@@ -26,7 +26,7 @@ use crate::schema::row::{number, parsed, parsed_or_null, timestamp};
 use crate::schema::sql;
 
 /// The number of the first holder's column in the rows of the statements of a claim.
-const HOLDER_COLUMNS: usize = 14;
+const HOLDER_COLUMNS: usize = 15;
 
 /// A run that the session can claim.
 #[derive(Debug)]
@@ -42,6 +42,7 @@ pub(crate) struct ReadyRun {
     pub(crate) preferred: Option<SessionId>,
     pub(crate) status: Status,
     pub(crate) columns: Arc<HolderColumns>,
+    pub(crate) can_end_without_code: bool,
     pub(crate) is_overdue: bool,
     rank: Timestamp,
 }
@@ -407,6 +408,7 @@ fn ready_run(row: &Row<'_>, ready_at: Timestamp) -> Result<ReadyRun, Error> {
         preferred: parsed_or_null(row, 4)?,
         status: parsed(row, 11)?,
         columns: columns::read(row, HOLDER_COLUMNS)?,
+        can_end_without_code: row.get(14)?,
         is_overdue: false,
         rank: rank(ready_at, number(row, 12)?),
     })

@@ -177,6 +177,12 @@ impl SessionLocks {
         }
     }
 
+    /// Releases the lock of a session and keeps its file, as the kernel does when the process dies.
+    #[cfg(feature = "test-support")]
+    pub(crate) fn abandon(&self, session: SessionId) {
+        self.held.lock().remove(&session);
+    }
+
     /// Releases the lock of a session that has ended, and removes its file.
     pub(crate) fn release(&self, session: SessionId) {
         let file = self.held.lock().remove(&session);

@@ -59,7 +59,8 @@ fn apply_in_savepoint<'w, E, A>(
             world.describe().kind
         )));
     };
-    let path = world.path();
+    world.file().check()?;
+    let path = world.file().path();
     check_same_file(transaction, path)?;
     let to_world_error = |error: rusqlite::Error| from_sqlite(&error, path);
     transaction.execute_batch(SAVEPOINT).map_err(to_world_error)?;

@@ -3,20 +3,22 @@
 //! The thread blocks until the first request arrives, adds all other requests that are in the queue, applies them in
 //! one transaction, and answers them after the COMMIT. While the COMMIT waits for the disk, the requests of the next
 //! transaction queue up. There is no timer. If SQLite refuses a transaction, each element is applied in a transaction
-//! of its own, so that only the one that SQLite refuses gets the error.
+//! of its own, so that only the one that SQLite refuses gets the error. A request that has waited for the write lock of
+//! another process for the lock timeout fails, and the requests that arrived after it keep waiting.
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
 
 use outlast_core::limits::BATCH_TURNS_MAX;
 use outlast_core::{Busy, ChangeSignal, Clock, Waiters, WorldError};
 use rusqlite::{Connection, Error};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
 
-use crate::connection::error::{Refusal, from_sqlite, world_closed};
+use crate::connection::error::{Refusal, from_sqlite, is_busy, world_closed};
 use crate::connection::fair_lock::FairLock;
-use crate::connection::thread::OwnedThread;
+use crate::connection::opened_file::OpenedFile;
+use crate::connection::thread::{OwnedThread, monotonic_now};
 use crate::notifications::change_watcher::Changes;
 use crate::notifications::hint_socket::HintSender;
 use crate::read::id_clock_skew::IdClockSkew;
@@ -29,6 +31,10 @@ const TRANSACTION_ELEMENTS_MAX: usize = 4 * BATCH_TURNS_MAX;
 
 /// The same while other processes wait to write.
 const CONTENDED_ELEMENTS_MAX: usize = BATCH_TURNS_MAX / 2;
+
+/// The number of requests that may wait for the thread. Further callers wait until there is room, without blocking their
+/// threads.
+const REQUESTS_MAX: usize = 4_096;
 
 /// The number of times that the thread checks the queue before it blocks: some tens of microseconds.
 const SPINS_BEFORE_SLEEP: usize = 200;
@@ -43,7 +49,7 @@ pub(crate) struct Writer {
 
 /// The state of the writer thread.
 pub(crate) struct WriterThread {
-    pub(crate) path: PathBuf,
+    pub(crate) file: Arc<OpenedFile>,
     pub(crate) connection: Connection,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) locks: Arc<SessionLocks>,
@@ -51,6 +57,8 @@ pub(crate) struct WriterThread {
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) hint_sender: Option<Arc<HintSender>>,
     pub(crate) fair_lock: FairLock,
+    /// How long a request waits for the write lock.
+    pub(crate) lock_timeout: Duration,
     pub(crate) lease_cache: LeaseCache,
     pub(crate) id_skew: IdClockSkew,
 }
@@ -58,8 +66,8 @@ pub(crate) struct WriterThread {
 impl Writer {
     /// Starts the thread.
     pub(crate) fn start(writer: WriterThread) -> Result<Self, WorldError> {
-        let (requests, received) = channel();
-        let thread = OwnedThread::spawn("outlast-writer", move || writer.run(&received))?;
+        let (requests, mut received) = channel(REQUESTS_MAX);
+        let thread = OwnedThread::spawn("outlast-writer", move || writer.run(&mut received))?;
         Ok(Self { requests, _thread: thread })
     }
 
@@ -78,8 +86,8 @@ impl Writer {
         }
         let (reply, answer) = oneshot::channel();
         let answers = elements.iter().map(|_| None).collect();
-        let request = WriteBatch { elements, apply, answers, reply };
-        self.requests.send(Box::new(request)).map_err(|_| world_closed())?;
+        let request = WriteBatch { elements, apply, answers, reply, queued_at: monotonic_now() };
+        self.requests.send(Box::new(request)).await.map_err(|_| world_closed())?;
         let (answers, elements) = answer.await.map_err(|_| world_closed())?;
         // The elements come back with the answers, so that the caller's thread frees their memory instead of the
         // writer.
@@ -107,6 +115,8 @@ trait WriteRequest: Send {
     fn len(&self) -> usize;
     /// Whether the caller's future was dropped.
     fn is_abandoned(&self) -> bool;
+    /// When the caller queued it.
+    fn queued_at(&self) -> Instant;
     /// Applies one element, and stores its answer. Only an error of SQLite is returned.
     fn apply(&mut self, index: usize, tx: &mut Tx<'_>) -> Result<(), Error>;
     /// Stores an error as the answer to one element.
@@ -121,6 +131,7 @@ struct WriteBatch<E, A> {
     apply: fn(&mut Tx<'_>, &E) -> Result<A, Refusal>,
     answers: Vec<Option<Result<A, WorldError>>>,
     reply: oneshot::Sender<WriteReply<E, A>>,
+    queued_at: Instant,
 }
 
 /// The answers, and the elements that they belong to.
@@ -133,6 +144,10 @@ impl<E: Send, A: Send> WriteRequest for WriteBatch<E, A> {
 
     fn is_abandoned(&self) -> bool {
         self.reply.is_closed()
+    }
+
+    fn queued_at(&self) -> Instant {
+        self.queued_at
     }
 
     fn apply(&mut self, index: usize, tx: &mut Tx<'_>) -> Result<(), Error> {
@@ -165,7 +180,7 @@ enum TransactionError {
 
 impl WriterThread {
     /// Writes batches of requests until the channel is closed.
-    fn run(mut self, received: &Receiver<Box<dyn WriteRequest>>) {
+    fn run(mut self, received: &mut Receiver<Box<dyn WriteRequest>>) {
         while let Some(first) = next_request(received) {
             let mut elements = first.len();
             let limit =
@@ -186,21 +201,47 @@ impl WriterThread {
 
     /// Writes a batch in one transaction, or each element in its own if SQLite refuses that; then answers the requests.
     fn write(&mut self, mut batch: Vec<Box<dyn WriteRequest>>, busy: Busy) {
-        let written = self.transaction(|tx| {
-            batch.iter_mut().try_for_each(|request| (0..request.len()).try_for_each(|i| request.apply(i, tx)))
-        });
-        let after_commits = match written {
-            Ok(after_commit) => vec![after_commit],
-            Err(TransactionError::NotBegun(error)) => {
-                let error = from_sqlite(&error, &self.path);
-                for request in &mut batch {
-                    (0..request.len()).for_each(|index| request.fail(index, error.clone()));
-                }
-                Vec::new()
+        while !batch.is_empty() {
+            if let Err(error) = self.file.check_stopped() {
+                return answer_all(batch, &error);
             }
-            Err(TransactionError::RolledBack(_)) => self.write_singly(&mut batch),
-        };
-        self.publish(after_commits, batch, busy);
+            let wait_max = self.lock_wait_left(batch.iter().map(|request| request.queued_at()));
+            let written = self.transaction(wait_max, |tx| {
+                batch
+                    .iter_mut()
+                    .try_for_each(|request| (0..request.len()).try_for_each(|index| request.apply(index, tx)))
+            });
+            let after_commits = match written {
+                Ok(after_commit) => vec![after_commit],
+                Err(TransactionError::NotBegun(error)) => {
+                    batch = self.answer_expired(batch, &error);
+                    continue;
+                }
+                Err(TransactionError::RolledBack(_)) => self.write_singly(&mut batch),
+            };
+            return match self.file.check() {
+                Ok(()) => self.publish(after_commits, batch, busy),
+                // The commit is in a file that is not at its path any more.
+                Err(error) => answer_all(batch, &error),
+            };
+        }
+    }
+
+    /// How long the first of these requests may still wait for the write lock.
+    fn lock_wait_left(&self, queued_at: impl Iterator<Item = Instant>) -> Duration {
+        let waited = queued_at.map(|queued_at| queued_at.elapsed()).max();
+        self.lock_timeout.saturating_sub(waited.unwrap_or_default())
+    }
+
+    /// Answers requests of a transaction that did not begin: all of them, or, if other processes hold the write lock,
+    /// those that have waited for the lock timeout. Returns the others.
+    fn answer_expired(&self, batch: Vec<Box<dyn WriteRequest>>, error: &Error) -> Vec<Box<dyn WriteRequest>> {
+        let (expired, mut left): (Vec<_>, Vec<_>) = batch
+            .into_iter()
+            .partition(|request| !is_busy(error) || request.queued_at().elapsed() >= self.lock_timeout);
+        answer_all(expired, &self.fair_lock.not_begun_error(error));
+        left.retain(|request| !request.is_abandoned());
+        left
     }
 
     /// Writes each element in a transaction of its own.
@@ -208,10 +249,14 @@ impl WriterThread {
         let mut after_commits = Vec::new();
         for request in batch {
             for index in 0..request.len() {
-                match self.transaction(|tx| request.apply(index, tx)) {
+                let wait_max = self.lock_wait_left(std::iter::once(request.queued_at()));
+                match self.transaction(wait_max, |tx| request.apply(index, tx)) {
                     Ok(after_commit) => after_commits.push(after_commit),
-                    Err(TransactionError::NotBegun(error) | TransactionError::RolledBack(error)) => {
-                        request.fail(index, from_sqlite(&error, &self.path));
+                    Err(TransactionError::NotBegun(error)) => {
+                        request.fail(index, self.fair_lock.not_begun_error(&error));
+                    }
+                    Err(TransactionError::RolledBack(error)) => {
+                        request.fail(index, from_sqlite(&error, self.file.path()));
                     }
                 }
             }
@@ -219,14 +264,15 @@ impl WriterThread {
         after_commits
     }
 
-    /// Runs one transaction.
+    /// Runs one transaction, after it has waited for the write lock for at most `wait_max`.
     fn transaction(
         &mut self,
+        wait_max: Duration,
         mut changes: impl FnMut(&mut Tx<'_>) -> Result<(), Error>,
     ) -> Result<AfterCommit, TransactionError> {
         let connection = &self.connection;
         self.fair_lock
-            .begin(|| execute(connection, "BEGIN IMMEDIATE"))
+            .begin(wait_max, || execute(connection, "BEGIN IMMEDIATE"))
             .map_err(TransactionError::NotBegun)?;
         let mut tx =
             Tx::new(connection, self.clock.now(), &self.locks, &mut self.lease_cache, &mut self.id_skew);
@@ -274,16 +320,24 @@ impl WriterThread {
     }
 }
 
+/// Answers every element of the requests with an error.
+fn answer_all(requests: Vec<Box<dyn WriteRequest>>, error: &WorldError) {
+    for mut request in requests {
+        (0..request.len()).for_each(|index| request.fail(index, error.clone()));
+        request.answer();
+    }
+}
+
 /// The next request; `None` if the channel is closed. A caller that was just answered often sends its next request
 /// immediately. So check the queue some times before blocking: waking the thread costs more than writing a turn.
-fn next_request(received: &Receiver<Box<dyn WriteRequest>>) -> Option<Box<dyn WriteRequest>> {
+fn next_request(received: &mut Receiver<Box<dyn WriteRequest>>) -> Option<Box<dyn WriteRequest>> {
     for _ in 0..SPINS_BEFORE_SLEEP {
         if let Ok(request) = received.try_recv() {
             return Some(request);
         }
         std::thread::yield_now();
     }
-    received.recv().ok()
+    received.blocking_recv()
 }
 
 fn execute(connection: &Connection, sql: &str) -> Result<(), Error> {

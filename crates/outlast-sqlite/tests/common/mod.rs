@@ -85,6 +85,7 @@ pub(crate) fn new_start(run: RunId) -> Start {
         not_before: None,
         deadline: None,
         policy: None,
+        requester: None,
     }
 }
 

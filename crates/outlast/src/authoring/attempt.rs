@@ -2,14 +2,17 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context as TaskContext, Poll};
 
 use outlast_core::{
-    AttemptId, Clock, Codec, Headers, OpNumber, Payload, PayloadError, PlainJson, RunId, SessionId, Timestamp,
+    AttemptId, Clock, Codec, Headers, OpNumber, Payload, PayloadError, PlainJson, RunId, SessionId, Tags,
+    Timestamp,
 };
+use outlast_memory::MemoryWorld;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -17,6 +20,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::task::JoinHandle;
 
 use crate::authoring::step::StepDefinition;
+use crate::client::Client;
 use crate::clock::SystemClock;
 use crate::error::StepError;
 use crate::replay::polling;
@@ -107,7 +111,8 @@ impl<D: StepDefinition> fmt::Debug for Attempt<D> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StopReason {
-    /// The run was cancelled, or its deadline has passed. The result of the attempt is still the outcome of the step.
+    /// The run was cancelled, its deadline has passed, or the workflow [cancelled](crate::StepOperation::cancel) the
+    /// step. The result of the attempt is still the outcome of the step.
     Cancelled,
     /// The workflow no longer waits for the step: it dropped the operation, for example as the loser of a race, or the
     /// run has ended.
@@ -121,7 +126,7 @@ pub enum StopReason {
 impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Self::Cancelled => "the run was cancelled",
+            Self::Cancelled => "the run or the step was cancelled",
             Self::Dropped => "the workflow does not await the step any more",
             Self::Released => "the worker releases the run",
             Self::Failed => "the attempt has failed",
@@ -139,6 +144,12 @@ pub(crate) struct AttemptInfo {
     pub(crate) step: Arc<str>,
     /// The headers of the run.
     pub(crate) headers: Arc<Headers>,
+    /// The workflow of the run that requested the step; empty in a unit test of the step.
+    pub(crate) workflow: Arc<str>,
+    /// The tags of that run.
+    pub(crate) tags: Tags,
+    /// Starts runs in the worker's world; in a unit test of the step, in a world of its own.
+    pub(crate) client: Arc<Client>,
     pub(crate) attempt: u32,
     /// Whether it is certain that no other attempt was made before.
     pub(crate) is_first: bool,
@@ -210,6 +221,9 @@ impl AttemptInfo {
             id: AttemptId::new(SessionId::from_bits(0), 0),
             step: "".into(),
             headers: Arc::default(),
+            workflow: "".into(),
+            tags: Tags::new(),
+            client: Arc::new(Client::new(Arc::new(MemoryWorld::new(Arc::new(SystemClock))))),
             attempt: 1,
             is_first: true,
             is_maybe_attempted: false,
@@ -279,12 +293,20 @@ impl AttemptInfo {
             (&self.heartbeat_target, &details)
             && !self.signals.is_dropped.load(Ordering::Acquire)
         {
-            heartbeats.put(*run, *op, self.attempt, details.clone());
+            // Encoded here, by the step's own code, and not by the thread that renews the session: a codec may be slow.
+            if let Some(encoded) = self.encode_guarded(details.clone()) {
+                heartbeats.put(*run, *op, self.attempt, encoded);
+            }
         }
         let mut heartbeat = self.signals.heartbeat.lock();
         // A heartbeat with invalid details still counts, and keeps the details of the one before it.
         let details = details.or_else(|| heartbeat.take().and_then(|last| last.details));
         *heartbeat = Some(Heartbeat { at, details });
+    }
+
+    /// Encodes details. They are optional: a codec that fails or panics must not fail the attempt.
+    fn encode_guarded(&self, plain: Payload) -> Option<Payload> {
+        catch_unwind(AssertUnwindSafe(|| self.codec.encode(plain))).ok()?.ok()
     }
 
     /// Logs once per attempt that the details of a heartbeat are invalid.

@@ -245,7 +245,8 @@ impl Context {
     ///
     /// A child that is still running when its parent ends is cancelled, unless
     /// [`on_parent_end`](ChildOperation::on_parent_end) says otherwise. A cancel of the parent is passed on to it.
-    /// Dropping the operation discards only the outcome: the child continues.
+    /// Dropping the operation discards only the outcome: the child continues, unless it is told to
+    /// [stop then](ChildOperation::cancel_on_drop).
     /// [`abandon`](ChildOperation::abandon) starts an independent run.
     ///
     /// ```
@@ -399,9 +400,6 @@ impl Context {
     /// Do not use it for secrets: the numbers are computed from the run's id, so anyone who knows the id can predict
     /// them. Generate tokens, passwords and keys in a step, with a secure generator.
     ///
-    /// **Not for secrets.** The sequence depends on the run's id alone, so anyone who knows the id can compute it.
-    /// Generate passwords, tokens and keys in a step.
-    ///
     /// # Panics
     ///
     /// If it is called [outside the workflow's own code](Self#only-in-the-workflows-own-code).
@@ -413,9 +411,6 @@ impl Context {
     ///
     /// Like [`random`](Self::random), it can be predicted by anyone who knows the run's id: use it as an identifier,
     /// not as a secret.
-    ///
-    /// **Not for secrets**, such as session tokens: it can be computed from the run's id, like
-    /// [`random`](Self::random).
     ///
     /// # Panics
     ///

@@ -103,6 +103,40 @@ impl<O> StepOperation<O> {
         self
     }
 
+    /// Cancels the step, and lets the workflow await how it ends. Use it for the loser of a race whose effect matters.
+    ///
+    /// A step that is being attempted is [asked to stop](crate::StepContext::is_cancelled), and the operation completes
+    /// with the real outcome of that attempt. It is not attempted again. A step that nobody attempts fails with an
+    /// error that [is cancelled](Error::is_cancelled), or that says that it
+    /// [may have been attempted](Error::is_maybe_attempted) by a worker that was lost. A step that has ended keeps its
+    /// outcome.
+    ///
+    /// Dropping the operation also asks the attempt to stop, but discards its outcome.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[step] async fn charge(cents: u64) -> Result<String, StepError> { Ok(format!("paid {cents}")) }
+    /// # #[step] async fn refund(payment: String) -> Result<(), StepError> { Ok(()) }
+    /// #[workflow]
+    /// async fn checkout(ctx: Context, cents: u64) -> Result<bool, Error> {
+    ///     let mut payment = ctx.step(charge, cents);
+    ///     select! {
+    ///         paid = &mut payment => return paid.map(|_| true),
+    ///         withdrawn = ctx.hook::<()>("withdrawn") => withdrawn?,
+    ///     }
+    ///     payment.cancel();
+    ///     if let Ok(payment) = payment.await {
+    ///         ctx.step(refund, &payment).await?; // it was charged nevertheless
+    ///     }
+    ///     Ok(false)
+    /// }
+    /// ```
+    ///
+    /// The cancel is recorded. It has no effect on the run, nor on other operations.
+    pub fn cancel(&self) {
+        self.handle.cancel();
+    }
+
     /// Sets the priority of a queued step, from 0 to 9. Each level is worth ten seconds of waiting. The default is the
     /// priority of the run. A higher number, or a priority for a step without a queue, is an error when the operation
     /// is awaited.
@@ -158,6 +192,11 @@ impl TimerOperation {
     pub(crate) fn new(handle: OpHandle) -> Self {
         Self { handle }
     }
+
+    /// Cancels the timer: it ends at once, with an error that [is cancelled](Error::is_cancelled). A timer that has ended keeps its outcome.
+    pub fn cancel(&self) {
+        self.handle.cancel();
+    }
 }
 
 impl Future for TimerOperation {
@@ -195,6 +234,12 @@ impl<T> HookOperation<T> {
         self
     }
 
+    /// Cancels the wait: it ends at once, with an error that [is cancelled](Error::is_cancelled). A payload that arrives
+    /// later is kept for other hooks of the name. A hook that has ended keeps its outcome.
+    pub fn cancel(&self) {
+        self.handle.cancel();
+    }
+
     /// Makes the operation return the payload together with the sender's headers, the time at which the world accepted
     /// it, and the message id.
     ///
@@ -226,6 +271,13 @@ impl<T: DeserializeOwned> Future for HookOperation<T> {
 #[derive(Debug)]
 pub struct ReceivedOperation<T> {
     hook: HookOperation<T>,
+}
+
+impl<T> ReceivedOperation<T> {
+    /// Cancels the wait; see [`HookOperation::cancel`].
+    pub fn cancel(&self) {
+        self.hook.cancel();
+    }
 }
 
 /// A payload together with its headers, time and message id.
@@ -321,6 +373,41 @@ impl<O> ChildOperation<O> {
     /// If the operation was already requested: call it before the next await.
     pub fn timeout(self, timeout: impl IntoDuration) -> Self {
         self.handle.with_duration(timeout, RunState::set_child_timeout);
+        self
+    }
+
+    /// Cancels the child, as [`Client::cancel`](crate::Client::cancel) does, and lets the workflow await how it ends: it
+    /// can clean up, and may even complete. A child that has ended keeps its outcome.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn search(ctx: Context, shop: String) -> Result<u64, Error> { Ok(1) }
+    /// #[workflow]
+    /// async fn find(ctx: Context) -> Result<Option<u64>, Error> {
+    ///     let mut search = ctx.child(search, "far away");
+    ///     select! {
+    ///         found = &mut search => return found.map(Some),
+    ///         late = ctx.sleep("1h") => late?,
+    ///     }
+    ///     search.cancel();
+    ///     match search.await {
+    ///         Err(error) if error.is_cancelled() => Ok(None),
+    ///         outcome => outcome.map(Some),
+    ///     }
+    /// }
+    /// ```
+    pub fn cancel(&self) {
+        self.handle.cancel();
+    }
+
+    /// Cancels the child when the operation is dropped before the child has ended, for example as the loser of a race.
+    /// By default such a child continues, and only its outcome is discarded.
+    ///
+    /// # Panics
+    ///
+    /// If the operation was already requested: call it before the next await.
+    pub fn cancel_on_drop(self) -> Self {
+        self.handle.state.set_cancelled_on_drop(self.handle.op);
         self
     }
 

@@ -15,8 +15,8 @@ use tokio::sync::Semaphore;
 use crate::authoring::attempt::AttemptInfo;
 use crate::authoring::context::Context;
 use crate::authoring::reconcile::outcome_unknown;
-use crate::authoring::step::{Step, StepCode, StepContext, StepDefinition, StepFn};
-use crate::authoring::workflow::{Workflow, WorkflowDefinition, WorkflowFn, catch_check_panic};
+use crate::authoring::step::{Step, StepCode, StepContext, StepDefinition};
+use crate::authoring::workflow::{Workflow, WorkflowDefinition, catch_check_panic};
 use crate::error::{Error, StepError, kind_of_payload};
 use crate::replay::{CanRead, InputError, QUEUED_VERSION, ReplayCode, RunState, WorkflowFuture, can_read};
 
@@ -206,7 +206,7 @@ impl<S: Send + Sync + 'static> Registry<S> {
         }
     }
 
-    fn add_step<D: StepCode<S>>(&mut self) {
+    pub(super) fn add_step<D: StepCode<S>>(&mut self) {
         let (state, codec) = (self.state.clone(), self.codec.clone());
         let call: StepCall = Arc::new(move |info, input| attempt_step::<D, S>(&state, info, input, &codec));
         self.add_step_code(
@@ -258,7 +258,7 @@ impl<S: Send + Sync + 'static> Registry<S> {
         }
     }
 
-    fn add_workflow<D: WorkflowDefinition>(&mut self) {
+    pub(super) fn add_workflow<D: WorkflowDefinition>(&mut self) {
         let code = WorkflowCode {
             call: Arc::new(|ctx, input, codec| call_workflow_function(D::NAME, D::run, ctx, input, codec)),
             check: Arc::new(|input, codec| {
@@ -435,82 +435,4 @@ where
         let output = run.await.map_err(Into::into)?;
         Ok(codec.encode(Payload::json(&output)?)?)
     }))
-}
-
-/// Code that can be passed to [`register`](crate::WorkerBuilder::register): a workflow, a step, or a tuple of up to 12
-/// of them. `M` is always inferred.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be registered with a worker whose state is `{S}`",
-    label = "expected functions with `#[workflow]` or `#[step]`, or a tuple of up to 12 of them",
-    note = "a step with `StepContext<T>` needs a worker with state `T`: call `.state(…)` before `.register(…)`",
-    note = "to see which one of a tuple it is, register them one by one: `.register(a).register(b)`"
-)]
-pub trait Register<S, M> {
-    /// Adds the code to the registry.
-    fn register(self, registry: &mut Registry<S>);
-}
-
-/// Type-level mark of steps in [`Register`].
-#[derive(Debug)]
-pub struct StepMark<Args>(std::marker::PhantomData<Args>);
-
-/// Type-level mark of workflows in [`Register`].
-#[derive(Debug)]
-pub struct WorkflowMark<Args>(std::marker::PhantomData<Args>);
-
-/// Type-level mark of tuples in [`Register`].
-#[derive(Debug)]
-pub struct TupleMark<Marks>(std::marker::PhantomData<Marks>);
-
-#[diagnostic::do_not_recommend]
-impl<S, F, Args> Register<S, StepMark<Args>> for F
-where
-    S: Send + Sync + 'static,
-    F: StepFn<Args>,
-    F::Definition: StepCode<S> + StepDefinition,
-{
-    fn register(self, registry: &mut Registry<S>) {
-        registry.add_step::<F::Definition>();
-    }
-}
-
-#[diagnostic::do_not_recommend]
-impl<S, F, Args> Register<S, WorkflowMark<Args>> for F
-where
-    S: Send + Sync + 'static,
-    F: WorkflowFn<Args>,
-{
-    fn register(self, registry: &mut Registry<S>) {
-        registry.add_workflow::<F::Definition>();
-    }
-}
-
-macro_rules! tuples {
-    ($(($($thing:ident $mark:ident),+))*) => {$(
-        #[diagnostic::do_not_recommend]
-        impl<S, $($thing, $mark,)+> Register<S, TupleMark<($($mark,)+)>> for ($($thing,)+)
-        where
-            $($thing: Register<S, $mark>,)+
-        {
-            fn register(self, registry: &mut Registry<S>) {
-                #[allow(non_snake_case, reason = "the type parameters name the tuple's elements")]
-                let ($($thing,)+) = self;
-                $($thing.register(registry);)+
-            }
-        }
-    )*};
-}
-tuples! {
-    (A MA)
-    (A MA, B MB)
-    (A MA, B MB, C MC)
-    (A MA, B MB, C MC, D MD)
-    (A MA, B MB, C MC, D MD, E ME)
-    (A MA, B MB, C MC, D MD, E ME, F MF)
-    (A MA, B MB, C MC, D MD, E ME, F MF, G MG)
-    (A MA, B MB, C MC, D MD, E ME, F MF, G MG, H MH)
-    (A MA, B MB, C MC, D MD, E ME, F MF, G MG, H MH, I MI)
-    (A MA, B MB, C MC, D MD, E ME, F MF, G MG, H MH, I MI, J MJ)
-    (A MA, B MB, C MC, D MD, E ME, F MF, G MG, H MH, I MI, J MJ, K MK)
-    (A MA, B MB, C MC, D MD, E ME, F MF, G MG, H MH, I MI, J MJ, K MK, L ML)
 }

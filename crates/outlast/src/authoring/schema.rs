@@ -5,7 +5,7 @@ use schemars::generate::SchemaSettings;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::authoring::registry::{StepMark, WorkflowMark};
+use crate::authoring::register::{StepMark, WorkflowMark};
 use crate::authoring::step::{ByName, Step, StepDefinition, StepFn};
 use crate::authoring::workflow::{Workflow, WorkflowDefinition, WorkflowFn};
 

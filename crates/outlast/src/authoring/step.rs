@@ -6,12 +6,16 @@ use std::sync::Arc;
 
 use outlast_core::duration::duration;
 use outlast_core::limits::{NAME_BYTES_MAX, PRIORITY_MAX};
-use outlast_core::{AttemptId, Headers, OpNumber, Policy, Retry, RunId};
+use outlast_core::{AttemptId, Headers, OpNumber, Policy, Retry, RunId, Tags};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::authoring::attempt::{Attempt, AttemptInfo, StopReason};
+use crate::authoring::input::Input;
 use crate::authoring::reconcile::Reconciling;
+use crate::authoring::unique::start_key;
+use crate::authoring::workflow::WorkflowHandle;
+use crate::client::{Client, StartCall};
 use crate::error::StepError;
 
 /// The definition of a step: its durable name, its types and its policy. Implemented by `#[step]`.
@@ -36,12 +40,25 @@ pub trait StepDefinition: 'static {
     }
 }
 
-/// The code of a step, for workers with state `S`. Implemented by `#[step]`.
+/// A state of a worker that the step `Step` accepts, because it needs the state `Needed`: only `Needed` itself.
 #[diagnostic::on_unimplemented(
-    message = "this step needs a worker with another state than `{S}`",
+    message = "step `{Step}` needs a worker with the state `{Needed}`, but the state of this worker is `{Self}`",
     label = "the step's `StepContext<…>` names the state it needs",
-    note = "give the worker that state with `Worker::builder(world).state(…)` before `.register(…)`"
+    note = "call `.state(…)` with a value of type `{Needed}` before `.register(…)`, for all steps of the worker"
 )]
+pub trait StateFor<Needed, Step>: Sized {
+    /// Returns the context with the needed state.
+    fn context(cx: StepContext<Self>) -> StepContext<Needed>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<S, Step> StateFor<S, Step> for S {
+    fn context(cx: StepContext<S>) -> StepContext<S> {
+        cx
+    }
+}
+
+/// The code of a step, for workers with state `S`. Implemented by `#[step]`.
 pub trait StepCode<S>: StepDefinition + Sized {
     /// Whether the step has a `reconcile` function.
     const RECONCILES: bool = false;
@@ -342,6 +359,49 @@ impl<S> StepContext<S> {
         Self::new(Arc::new(state), Arc::new(AttemptInfo::unwatched()), None)
     }
 
+    /// Returns the same context with a client for [`start`](Self::start), for a unit test of a step that starts runs.
+    #[must_use]
+    pub fn with_client(self, client: Client) -> Self {
+        let mut info = AttemptInfo::unwatched();
+        info.client = Arc::new(client);
+        Self { info: Arc::new(info), ..self }
+    }
+
+    /// Starts a run, once: every attempt at this step gets the same run, because the start has a key that is derived
+    /// from the step's [`key`](Self::key) and the name of the workflow. The new run is independent, and has the headers
+    /// of the run that requested the step. A step that starts several runs of one workflow gives each its own
+    /// [key](crate::StartCall::key).
+    ///
+    /// To start a run from a workflow, use [`Context::child`](crate::Context::child), which needs no step.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn welcome(ctx: Context, user: String) -> Result<(), Error> { Ok(()) }
+    /// #[step]
+    /// async fn sign_up(cx: StepContext, user: String) -> Result<String, StepError> {
+    ///     // … create the account, then:
+    ///     let run = cx.start(welcome, &user).tag("user", &user).await?;
+    ///     Ok(run.id().to_string())
+    /// }
+    /// # #[workflow] async fn register(ctx: Context, user: String) -> Result<String, Error> { ctx.step(sign_up, user).await }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// # let worker = Worker::builder(world.clone()).register((welcome, register, sign_up)).start().await?;
+    /// # let client = Client::new(world);
+    /// # let welcomed: String = client.start(register, "ada").header("trace", "7").await?.output().await?;
+    /// # let runs = client.list().tag("user", "ada").await?.runs;
+    /// # assert_eq!(runs[0].id.to_string(), welcomed);
+    /// # worker.stop().await }
+    /// ```
+    pub fn start<H, M>(&self, workflow: H, input: impl Input<H::Input>) -> StartCall<'_, H::Output>
+    where
+        H: WorkflowHandle<M>,
+    {
+        let key = start_key(&self.key(), workflow.name());
+        let call = self.info.client.start(workflow, input).key(key);
+        self.headers().iter().fold(call, |call, (name, value)| call.header(name, value))
+    }
+
     /// Returns the worker's state, as passed to `Worker::builder(…).state(…)`.
     pub fn state(&self) -> &S {
         &self.state
@@ -377,6 +437,39 @@ impl<S> StepContext<S> {
     /// ```
     pub fn headers(&self) -> &Headers {
         &self.info.headers
+    }
+
+    /// Returns the name of the workflow that requested the step, also for a queued step. It is empty in a
+    /// [test](Self::test), and if an older build has queued the step.
+    pub fn workflow(&self) -> &str {
+        &self.info.workflow
+    }
+
+    /// Returns the tags of the run that requested the step, as of the beginning of this attempt; for a queued step, as
+    /// of its request. They are empty in a [test](Self::test).
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// #[step]
+    /// async fn charge(cx: StepContext, cents: u64) -> String {
+    ///     let tier = cx.tags().get("tier").map_or("standard", String::as_str);
+    ///     format!("{}: {cents} cents, {tier}", cx.workflow())
+    /// }
+    ///
+    /// #[workflow]
+    /// async fn checkout(ctx: Context) -> Result<String, Error> {
+    ///     ctx.tag("tier", "gold")?;
+    ///     ctx.step(charge, 42).await
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// # let worker = Worker::builder(world.clone()).register((checkout, charge)).start().await?;
+    /// # let run = Client::new(world).start(checkout, ()).await?;
+    /// assert_eq!(run.output().await?, "checkout: 42 cents, gold");
+    /// # worker.stop().await }
+    /// ```
+    pub fn tags(&self) -> &Tags {
+        &self.info.tags
     }
 
     /// Returns the number of the operation in the run that requested the step.
@@ -436,8 +529,8 @@ impl<S> StepContext<S> {
         self.info.id
     }
 
-    /// Returns whether the attempt is asked to stop, because the run was cancelled, the workflow no longer waits for
-    /// the step, or the worker releases the run; see [`stop_reason`](Self::stop_reason). The attempt may ignore it.
+    /// Returns whether the attempt is asked to stop, because the run or the step was cancelled, the workflow no longer
+    /// waits for the step, or the worker releases the run; see [`stop_reason`](Self::stop_reason). The attempt may ignore it.
     pub fn is_cancelled(&self) -> bool {
         self.stop_reason().is_some()
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use outlast_core::limits::STEP_KEY_BYTES_MAX;
+use outlast_core::limits::{KEY_BYTES_MAX, STEP_KEY_BYTES_MAX};
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -30,11 +30,21 @@ fn key(name: &str, values: &Value) -> String {
     if key.len() <= STEP_KEY_BYTES_MAX {
         return key;
     }
-    let mut short = format!("{name}:sha256:");
-    for byte in Sha256::digest(&key.as_bytes()[name.len() + 1..]) {
-        let _ = write!(short, "{byte:02x}"); // writing to a `String` does not fail
-    }
-    short
+    format!("{name}:sha256:{}", sha256(&key[name.len() + 1..]))
+}
+
+/// The key of a run that a step with this key starts.
+pub(crate) fn start_key(step_key: &str, workflow: &str) -> String {
+    let key = format!("{step_key}:{workflow}");
+    if key.len() <= KEY_BYTES_MAX { key } else { format!("sha256:{}", sha256(&key)) }
+}
+
+/// The SHA-256 of a text, as hexadecimal digits.
+fn sha256(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().fold(String::new(), |mut digits, byte| {
+        let _ = write!(digits, "{byte:02x}"); // writing to a `String` does not fail
+        digits
+    })
 }
 
 /// Writes JSON without spaces, with the members of objects sorted by the bytes of their names, so that the key does not
@@ -88,6 +98,13 @@ mod tests {
             key("charge", &json!(["x".repeat(300)])),
             "charge:sha256:4bea428154f2f50757761cd9f0789eb7c1ee4408d4aaab5bf801dddcf23ea13e"
         );
+    }
+
+    #[test]
+    fn the_key_of_a_started_run_fits() {
+        assert_eq!(start_key("charge:[42]", "ship"), "charge:[42]:ship");
+        let long = |workflow| start_key(&"k".repeat(STEP_KEY_BYTES_MAX), workflow);
+        assert!(long("ship").len() <= KEY_BYTES_MAX && long("ship") != long("pay"));
     }
 
     #[test]

@@ -27,6 +27,10 @@ use crate::error::Error;
 /// # Ok(()) }
 /// ```
 pub async fn backup(world: &dyn World, to: impl AsRef<Path>) -> Result<(), Error> {
+    #[cfg(feature = "sqlite")]
+    if let Some(world) = (world as &dyn std::any::Any).downcast_ref::<outlast_sqlite::SqliteWorld>() {
+        return Ok(world.backup(to).await?);
+    }
     let description = world.describe();
     match description.kind {
         #[cfg(feature = "sqlite")]

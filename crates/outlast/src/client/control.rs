@@ -3,7 +3,7 @@
 use outlast_core::limits::{PRUNE_RUNS_MAX, REASON_BYTES_MAX};
 use outlast_core::{IntoDuration, MessageBody, OpNumber, RunId, Sent, Status, Timestamp, WorldError};
 
-use super::{Client, check_bytes, retry_unavailable};
+use super::{Client, check_bytes};
 use crate::error::Error;
 use crate::worker::end_without_code::end_without_worker;
 
@@ -101,7 +101,7 @@ impl Client {
     /// Ends a run that was asked to stop, if no worker is joined to do it. The request is already stored: if this
     /// fails, the next worker ends the run.
     async fn end_without_worker_if(&self, run: RunId, is_wanted: fn(Status) -> bool) {
-        let view = retry_unavailable(|| self.world.run(run)).await;
+        let view = self.repeat(|| self.world.run(run)).await;
         let ended = match view {
             Ok(view) if is_wanted(view.status) => end_without_worker(&self.world).await,
             other => other.map(drop),
@@ -173,7 +173,19 @@ impl Client {
     /// `NotFound` if there is no such run, `Conflict` if the run has ended or a worker holds it, `Unavailable` if the
     /// world does not respond.
     pub async fn resume(&self, run: RunId) -> Result<(), Error> {
-        Ok(self.world.resume(run).await?)
+        let mut attempts = 0;
+        let resume = || {
+            attempts += 1;
+            self.world.resume(run)
+        };
+        let answer = self.repeat(resume).await;
+        if attempts > 1 && matches!(answer, Err(WorldError::Conflict(_))) {
+            // An earlier attempt may have resumed the run without an answer, and a worker holds it since.
+            if !self.run(run).await?.status.is_final() {
+                return Ok(());
+            }
+        }
+        Ok(answer?)
     }
 
     /// Deletes the runs that ended before a given time, with all their data, and returns how many were deleted.
@@ -202,7 +214,7 @@ impl Client {
     pub async fn prune(&self, ended_before: Timestamp) -> Result<u64, Error> {
         let (mut deleted, mut after) = (0, None);
         loop {
-            let pruned = retry_unavailable(|| self.world.prune(ended_before, after, PRUNE_RUNS_MAX)).await?;
+            let pruned = self.repeat(|| self.world.prune(ended_before, after, PRUNE_RUNS_MAX)).await?;
             deleted += pruned.runs;
             if pruned.next.is_none() {
                 return Ok(deleted);

@@ -38,6 +38,10 @@ pub struct Explanation {
     /// The transaction of another client that blocks writes to the run, if any (on Postgres).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked_by: Option<String>,
+    /// The error with which the world refuses the run's last turn, if its worker tries to commit it again: the disk is
+    /// full, for example. The steps that are being attempted are then not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_committed: Option<String>,
     /// A description of the damage, if the run's history or inbox cannot be read. The explanation is then derived from
     /// the run's row alone.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,7 +78,8 @@ pub enum Because {
         worker: JoinedWorker,
         /// When the worker claimed the run, or when the last message after that was accepted.
         since: Timestamp,
-        /// The steps that are being attempted.
+        /// The steps that are being attempted. Empty if that is not known, because the run's last turn is
+        /// [not committed](Explanation::not_committed).
         attempts: Vec<Attempting>,
     },
     /// The worker that holds the run seems to be gone: its session has expired.
@@ -301,8 +306,12 @@ impl Client {
         let history = if has_ended { Ok(Vec::new()) } else { self.history(run).await };
         let history = unless_damaged(history, &mut damage)?;
         let stopping = unless_damaged(self.stopping(&snapshot.view, &history).await, &mut damage)?;
-        let because = self.because(&snapshot, &history, &mut damage).await?;
+        let mut because = self.because(&snapshot, &history, &mut damage).await?;
+        let not_committed = self.commit_error(&snapshot, &mut because);
         let mut sentence = sentence::text_of(&because, damage.as_deref(), snapshot.now);
+        if let Some(error) = &not_committed {
+            sentence::add_not_committed(&mut sentence, error);
+        }
         if !has_ended {
             sentence::add_kept(
                 &mut sentence,
@@ -313,14 +322,28 @@ impl Client {
         if let Some(stopping) = &stopping {
             sentence::add_stopping(&mut sentence, stopping, snapshot.now);
         }
-        let blocked_by =
-            if snapshot.view.ended_at.is_none() { self.world.blocked_by(run).await? } else { None };
+        let blocked_by = if has_ended { None } else { self.repeat(|| self.world.blocked_by(run)).await? };
         if let Some(who) = &blocked_by {
             sentence.push_str(&format!(
                 " Its turns cannot be written: its row is locked by {who}. End that transaction; the run then continues automatically."
             ));
         }
-        Ok(Explanation { run, status: snapshot.view.status, because, stopping, blocked_by, damage, sentence })
+        let status = snapshot.view.status;
+        Ok(Explanation { run, status, because, stopping, blocked_by, not_committed, damage, sentence })
+    }
+
+    /// The error with which the world refuses a turn of a held run. The history then does not tell which steps are
+    /// being attempted: they are removed.
+    fn commit_error(&self, snapshot: &Snapshot, because: &mut Because) -> Option<String> {
+        let Because::Held { attempts, .. } = because else { return None };
+        let run = snapshot.view.id;
+        let reported = || {
+            let uncommitted = snapshot.owner()?.report.uncommitted.as_ref()?;
+            uncommitted.runs.contains(&run).then(|| uncommitted.error.clone())
+        };
+        let error = self.local.commit_error(run).or_else(reported)?;
+        attempts.clear();
+        Some(error)
     }
 
     /// The request to stop a run: delivered, or still in its inbox.
@@ -336,7 +359,7 @@ impl Client {
         if delivered.is_some() || view.ended_at.is_some() || view.sent <= view.consumed {
             return Ok(delivered);
         }
-        let unread = read_inbox(&*self.world, view.id, view.consumed).await?;
+        let unread = self.repeat(|| read_inbox(&*self.world, view.id, view.consumed)).await?;
         Ok(unread.into_iter().find_map(|message| match message.body {
             MessageBody::Cancel { reason } | MessageBody::Terminate { reason } => {
                 Some(Stopping { reason, at: message.at, is_told: false })
@@ -346,8 +369,8 @@ impl Client {
     }
 
     async fn snapshot(&self, run: RunId) -> Result<Snapshot, Error> {
-        let view = self.world.run(run).await?;
-        let workers = self.world.workers().await?;
+        let view = self.repeat(|| self.world.run(run)).await?;
+        let workers = self.repeat(|| self.world.workers()).await?;
         let clock = self.world.clock();
         let ignores_expiry = clock.is_virtual() && self.local.any();
         let is_held_locally = clock.is_virtual() && self.local.hold(run);
@@ -382,7 +405,7 @@ impl Client {
     }
 
     async fn failure(&self, run: RunId) -> Result<Option<Failure>, Error> {
-        let ended = self.world.ended(run, Timestamp::from_micros(0)).await?;
+        let ended = self.repeat(|| self.world.ended(run, Timestamp::from_micros(0))).await?;
         Ok(ended.and_then(|ended| match ended.outcome {
             Outcome::Completed(_) => None,
             Outcome::Failed(failure) | Outcome::Cancelled(failure) => Some(failure),
@@ -398,7 +421,7 @@ impl Client {
             let operation = by_number.get(&wait.op());
             let child = match wait {
                 Wait::Child { run, .. } | Wait::Step { run, .. } => {
-                    self.world.run(*run).await.ok().map(|child| child.status)
+                    self.run(*run).await.ok().map(|child| child.status)
                 }
                 _ => None,
             };

@@ -4,29 +4,29 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use outlast_core::{Failure, IntoDuration, Outcome, RunId, RunView, Status, Timestamp, WorldError};
+use outlast_core::{Backoff, Failure, IntoDuration, Outcome, RunId, RunView, Status, Timestamp, WorldError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Cancel, Client, Explanation, PAUSE, SendCall};
+use super::output_waiters::{OutputWaiter, WaitSignal};
+use super::{Cancel, Client, Explanation, SendCall};
 use crate::clock::pause;
 use crate::error::{Error, kind_of_payload};
+use crate::ids::chance;
 use crate::worker::outage::Call;
 
-/// After this time a waiting caller first checks whether the run is stuck; then it checks every [`STUCK_CHECK`].
-const STUCK_CHECK_FIRST: Duration = Duration::from_secs(1);
-const STUCK_CHECK: Duration = Duration::from_secs(10);
-
-/// The longest pause between two calls to a world that does not respond.
-const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// The pauses of a waiting caller between two calls to a world that does not respond.
+const WAIT_BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(500));
 
 /// The progress of a run, for a waiting caller.
 enum RunProgress {
     Ended(Outcome),
     /// With the message.
     Stuck(String),
-    /// Neither ended nor stuck.
-    Continues(Status),
+    /// Neither ended nor stuck when the time was over.
+    NotInTime(Status),
+    /// Not known yet: wait on.
+    Unknown,
 }
 
 /// A handle to one run, with the type of its output.
@@ -143,10 +143,14 @@ impl<O: DeserializeOwned> RunHandle<O> {
     /// Waits for the outcome of the run until `end`. It is an error if the run has not ended by then, or is stuck.
     async fn outcome_until(&self, end: Timestamp) -> Result<Outcome, Error> {
         let (clock, outage) = (self.client.world.clock(), &self.client.outage);
-        let (mut check_after, mut wait) = (STUCK_CHECK_FIRST, PAUSE);
+        let Client { world, local, .. } = &self.client;
+        let waiter = (!clock.is_virtual()).then(|| OutputWaiter::new(local, world, self.run, end));
+        let mut backoff = WAIT_BACKOFF;
         loop {
-            let until = if clock.is_virtual() { end } else { clock.now().plus(check_after).min(end) };
-            let progress = self.wait_until(until).await;
+            let progress = match &waiter {
+                Some(waiter) => self.wait(waiter).await,
+                None => self.wait_virtually(end).await,
+            };
             match &progress {
                 Err(error) if error.is_transient() => outage.failed(Call::Outcome, error),
                 _ => outage.answered(Call::Outcome),
@@ -156,43 +160,61 @@ impl<O: DeserializeOwned> RunHandle<O> {
                 Ok(RunProgress::Stuck(message)) => {
                     return Err(Error::stuck(format!("run {} is stuck: {message}", self.run)));
                 }
-                Ok(RunProgress::Continues(status)) if until == end => return Err(self.not_in_time(status)),
-                Ok(RunProgress::Continues(_)) => (check_after, wait) = (STUCK_CHECK, PAUSE),
+                Ok(RunProgress::NotInTime(status)) => return Err(self.not_in_time(status)),
+                Ok(RunProgress::Unknown) => backoff.reset(),
                 Err(error) if error.is_transient() => {
                     let left = end.since(clock.now());
                     if left.is_zero() {
                         return Err(self.no_answer_in_time(&error));
                     }
-                    pause(wait.min(left)).await;
-                    wait = (wait * 2).min(PAUSE_MAX);
+                    pause(backoff.next_pause(chance()).min(left)).await;
                 }
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Waits for the end of the run until `until`, then checks whether it is stuck.
-    async fn wait_until(&self, until: Timestamp) -> Result<RunProgress, WorldError> {
-        // A virtual clock does not advance by itself, so check before waiting.
-        if self.client.world.clock().is_virtual()
-            && let stuck @ RunProgress::Stuck(_) = self.progress().await?
-        {
+    /// Waits for the end of the run, or for a signal. The world notifies of the end, and one timer of the process does
+    /// the rest, so that a waiting caller costs nothing.
+    async fn wait(&self, waiter: &OutputWaiter<'_>) -> Result<RunProgress, WorldError> {
+        let world = &self.client.world;
+        let signal = tokio::select! {
+            biased;
+            ended = world.ended(self.run, Timestamp::NEVER) => {
+                return Ok(ended?.map_or(RunProgress::Unknown, |ended| RunProgress::Ended(ended.outcome)));
+            }
+            signal = waiter.signal() => signal,
+        };
+        match signal {
+            WaitSignal::ReadAgain => Ok(RunProgress::Unknown),
+            WaitSignal::Stuck(message) => Ok(RunProgress::Stuck(message)),
+            WaitSignal::TimedOut => match world.ended(self.run, Timestamp::from_micros(0)).await? {
+                Some(ended) => Ok(RunProgress::Ended(ended.outcome)),
+                None => self.progress().await,
+            },
+        }
+    }
+
+    /// Waits for the end of the run until a virtual clock reaches `end`. The clock does not advance by itself, so check
+    /// before waiting whether the run is stuck.
+    async fn wait_virtually(&self, end: Timestamp) -> Result<RunProgress, WorldError> {
+        if let stuck @ RunProgress::Stuck(_) = self.progress().await? {
             return Ok(stuck);
         }
-        match self.client.world.ended(self.run, until).await? {
+        match self.client.world.ended(self.run, end).await? {
             Some(ended) => Ok(RunProgress::Ended(ended.outcome)),
             None => self.progress().await,
         }
     }
 
-    /// Whether the run is stuck. A run that a worker of this process holds is not looked up.
+    /// Whether a run that has not ended in time is stuck. A run that a worker of this process holds is not looked up.
     async fn progress(&self) -> Result<RunProgress, WorldError> {
         if self.client.local.hold(self.run) {
-            return Ok(RunProgress::Continues(Status::Running));
+            return Ok(RunProgress::NotInTime(Status::Running));
         }
         let view = self.client.world.run(self.run).await?;
         let stuck = view.stuck.filter(|_| view.status == Status::Stuck);
-        Ok(stuck.map_or(RunProgress::Continues(view.status), |stuck| RunProgress::Stuck(stuck.message)))
+        Ok(stuck.map_or(RunProgress::NotInTime(view.status), |stuck| RunProgress::Stuck(stuck.message)))
     }
 
     fn not_in_time(&self, status: Status) -> Error {

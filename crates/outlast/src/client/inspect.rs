@@ -1,10 +1,10 @@
 //! Inspecting runs and workers.
 
 use outlast_core::event::TurnRecord;
-use outlast_core::view::operations;
-use outlast_core::{Counts, History, OperationKind, OperationView, Payload, RunId, RunView, WorkerView};
+use outlast_core::limits::HISTORY_TURNS_READ_MAX;
+use outlast_core::{Counts, Event, History, OperationKind, RunId, RunView, WorkerView};
 
-use super::{Client, ListCall};
+use super::{Client, ListCall, OperationsCall};
 use crate::error::Error;
 use crate::worker::read_all::read_history;
 use crate::worker::retention::RETENTION;
@@ -16,16 +16,34 @@ impl Client {
     ///
     /// `NotFound` if there is no such run, `Unavailable` if the world does not respond.
     pub async fn run(&self, run: RunId) -> Result<RunView, Error> {
-        Ok(self.world.run(run).await?)
+        Ok(self.repeat(|| self.world.run(run)).await?)
     }
 
-    /// Returns the whole history of a run, turn by turn. Payloads are returned as stored.
+    /// Returns the whole history of a run, turn by turn. Payloads are returned as stored. [`events`](Self::events) lists
+    /// a part of it, or leaves the payloads out.
     ///
     /// # Errors
     ///
     /// As [`run`](Self::run); also `Corrupt` if an event is damaged.
     pub async fn history(&self, run: RunId) -> Result<Vec<TurnRecord>, Error> {
-        Ok(read_history(&*self.world, run).await?)
+        Ok(self.repeat(|| read_history(&*self.world, run)).await?)
+    }
+
+    /// The whole history of a run without payloads, which are discarded page by page.
+    pub(super) async fn history_without_payloads(&self, run: RunId) -> Result<Vec<TurnRecord>, Error> {
+        let mut history: Vec<TurnRecord> = Vec::new();
+        loop {
+            let from = history.last().map_or(0, |turn| turn.seq + turn.events.len() as u64);
+            let page = self.repeat(|| self.world.history(run, from, HISTORY_TURNS_READ_MAX)).await?;
+            let is_last = page.len() < HISTORY_TURNS_READ_MAX;
+            history.extend(page.into_iter().map(|turn| {
+                let events = turn.events.into_iter().map(Event::without_payloads).collect();
+                TurnRecord { events, ..turn }
+            }));
+            if is_last {
+                return Ok(history);
+            }
+        }
     }
 
     /// Returns the whole history of a run as readable JSON: the run, its workflow and version, and its turns with one
@@ -45,6 +63,7 @@ impl Client {
     /// in which its workflow requested them.
     ///
     /// Payloads are decoded with the client's codec. A payload that the codec cannot decode is returned as stored.
+    /// [`without_payloads`](OperationsCall::without_payloads) leaves them out.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -80,17 +99,8 @@ impl Client {
     /// # Errors
     ///
     /// As [`history`](Self::history).
-    pub async fn operations(&self, run: RunId) -> Result<Vec<OperationView>, Error> {
-        let (row, now) = (self.world.run(run).await?, self.world.clock().now());
-        let mut views = operations(&self.history(run).await?);
-        for view in &mut views {
-            if view.is_attempted_in_place(now) {
-                view.crashed = row.crashes;
-            }
-            self.decode_in_place(&mut view.input);
-            self.decode_in_place(&mut view.output);
-        }
-        Ok(views)
+    pub fn operations(&self, run: RunId) -> OperationsCall<'_> {
+        OperationsCall::new(self, run, None)
     }
 
     /// Returns the steps among a run's [operations](Self::operations).
@@ -98,8 +108,8 @@ impl Client {
     /// # Errors
     ///
     /// As [`operations`](Self::operations).
-    pub async fn steps(&self, run: RunId) -> Result<Vec<OperationView>, Error> {
-        self.operations_of(run, OperationKind::Step).await
+    pub fn steps(&self, run: RunId) -> OperationsCall<'_> {
+        OperationsCall::new(self, run, Some(OperationKind::Step))
     }
 
     /// Returns the timers among a run's [operations](Self::operations). [`wake_timer`](Self::wake_timer) ends one.
@@ -107,8 +117,8 @@ impl Client {
     /// # Errors
     ///
     /// As [`operations`](Self::operations).
-    pub async fn timers(&self, run: RunId) -> Result<Vec<OperationView>, Error> {
-        self.operations_of(run, OperationKind::Timer).await
+    pub fn timers(&self, run: RunId) -> OperationsCall<'_> {
+        OperationsCall::new(self, run, Some(OperationKind::Timer))
     }
 
     /// Returns the hooks among a run's [operations](Self::operations).
@@ -116,20 +126,8 @@ impl Client {
     /// # Errors
     ///
     /// As [`operations`](Self::operations).
-    pub async fn hooks(&self, run: RunId) -> Result<Vec<OperationView>, Error> {
-        self.operations_of(run, OperationKind::Hook).await
-    }
-
-    async fn operations_of(&self, run: RunId, kind: OperationKind) -> Result<Vec<OperationView>, Error> {
-        let mut views = self.operations(run).await?;
-        views.retain(|view| view.kind == kind);
-        Ok(views)
-    }
-
-    fn decode_in_place(&self, payload: &mut Option<Payload>) {
-        if let Some(decoded) = payload.clone().and_then(|stored| self.codec.decode(stored).ok()) {
-            *payload = Some(decoded);
-        }
+    pub fn hooks(&self, run: RunId) -> OperationsCall<'_> {
+        OperationsCall::new(self, run, Some(OperationKind::Hook))
     }
 
     /// Lists the children of a run, oldest first. Await the returned builder to get a page;
@@ -155,13 +153,14 @@ impl Client {
         self.list().parent(run).oldest_first().of_existing(run)
     }
 
-    /// Returns the number of runs in each status, including queued steps.
+    /// Returns the number of runs in each status, including queued steps. Every status is listed, also those without
+    /// runs.
     ///
     /// # Errors
     ///
     /// `Unavailable` if the world does not respond.
     pub async fn counts(&self) -> Result<Counts, Error> {
-        Ok(self.world.counts().await?)
+        Ok(self.repeat(|| self.world.counts()).await?)
     }
 
     /// Lists the joined workers, with the queues that they serve and the report of their last beat. A worker whose
@@ -187,7 +186,7 @@ impl Client {
     ///
     /// `Unavailable` if the world does not respond.
     pub async fn workers(&self) -> Result<Vec<WorkerView>, Error> {
-        let mut workers = self.world.workers().await?;
+        let mut workers = self.repeat(|| self.world.workers()).await?;
         let clock = self.world.clock();
         // Under virtual time sessions are renewed in real time, so the virtual clock does not tell whether one has
         // expired.

@@ -57,7 +57,7 @@ impl Client {
         if query.limit == 0 || query.limit > PAGE_RUNS_MAX {
             query.limit = PAGE_RUNS_MAX;
         }
-        Ok(self.world.runs(query).await?)
+        Ok(self.repeat(|| self.world.runs(query.clone())).await?)
     }
 
     /// Returns the newest runs with one of these statuses, or with any status if none is given.
@@ -85,7 +85,7 @@ impl Client {
         key: impl Into<String>,
     ) -> Result<Option<RunHandle<O>>, Error> {
         let query = RunQuery { key: Some(key.into()), limit: 1, ..RunQuery::default() };
-        let page = self.world.runs(query).await?;
+        let page = self.runs(query).await?;
         Ok(page.runs.first().map(|run| self.handle(run.id)))
     }
 }

@@ -1,7 +1,7 @@
 //! Local workers: the workers of this process that are joined to a world. A start can pass its run to one of them
 //! without a claim, and a caller that waits for a run can see that it is being executed without a call to the world.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -9,6 +9,8 @@ use std::sync::{Arc, LazyLock, Weak};
 
 use outlast_core::{RunId, Start, Started, World, WorldError};
 use parking_lot::Mutex;
+
+use super::output_waiters::OutputWaiters;
 
 /// The result of a start that a local worker has taken.
 pub(crate) type TakenStart = Pin<Box<dyn Future<Output = Result<Started, WorldError>> + Send>>;
@@ -24,13 +26,19 @@ pub(crate) trait LocalWorker: Send + Sync {
     /// Whether the worker holds the run and has not begun to commit its end.
     fn holds(&self, run: RunId) -> bool;
 
+    /// The error with which the world refuses a turn of the run at the moment, if the worker tries it again.
+    fn commit_error(&self, run: RunId) -> Option<String>;
+
     /// Decodes and checks the input of a start; `None` when the worker does not have the code.
     fn check(&self, start: &Start) -> Option<Result<(), String>>;
 }
 
-/// The workers of this process that are joined to one world.
+/// The workers of this process that are joined to one world, and the callers that wait for outputs of its runs.
 #[derive(Default)]
-pub(crate) struct LocalWorkers(Mutex<Vec<Weak<dyn LocalWorker>>>);
+pub(crate) struct LocalWorkers {
+    workers: Mutex<Vec<Weak<dyn LocalWorker>>>,
+    pub(super) outputs: OutputWaiters,
+}
 
 /// The worlds of this process by the address of their allocation. The weak reference ensures that the address is not
 /// reused while the entry exists.
@@ -54,19 +62,32 @@ impl LocalWorkers {
 
     /// Adds a worker. It is removed when it is dropped.
     pub(crate) fn add(&self, worker: Weak<dyn LocalWorker>) {
-        let mut workers = self.0.lock();
+        let mut workers = self.workers.lock();
         workers.retain(|worker| worker.strong_count() > 0);
         workers.push(worker);
     }
 
     /// Whether a worker of this process is joined.
     pub(crate) fn any(&self) -> bool {
-        self.0.lock().iter().any(|worker| worker.strong_count() > 0)
+        self.workers.lock().iter().any(|worker| worker.strong_count() > 0)
     }
 
     /// Whether one of the workers holds the run; see [`LocalWorker::holds`].
     pub(crate) fn hold(&self, run: RunId) -> bool {
         self.all().iter().any(|worker| worker.holds(run))
+    }
+
+    /// Those of the runs that none of the workers holds.
+    pub(crate) fn not_held(&self, mut runs: BTreeSet<RunId>) -> BTreeSet<RunId> {
+        for worker in self.all() {
+            runs.retain(|run| !worker.holds(*run));
+        }
+        runs
+    }
+
+    /// The error with which the world refuses a turn of the run; see [`LocalWorker::commit_error`].
+    pub(crate) fn commit_error(&self, run: RunId) -> Option<String> {
+        self.all().iter().find_map(|worker| worker.commit_error(run))
     }
 
     /// Checks the input with the first worker that has the code; see [`LocalWorker::check`].
@@ -87,12 +108,12 @@ impl LocalWorkers {
     }
 
     fn all(&self) -> Vec<Arc<dyn LocalWorker>> {
-        self.0.lock().iter().filter_map(Weak::upgrade).collect()
+        self.workers.lock().iter().filter_map(Weak::upgrade).collect()
     }
 }
 
 impl fmt::Debug for LocalWorkers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LocalWorkers({})", self.0.lock().len())
+        write!(f, "LocalWorkers({})", self.workers.lock().len())
     }
 }

@@ -14,7 +14,7 @@ use outlast_core::{
     Event, Headers, IntoDuration, Payload, RunId, Start, StartKey, Started, Tags, Timestamp, WorldError,
 };
 
-use super::{BoxedCall, Client, RunHandle, check_headers, check_text, retry_unavailable, single_answer};
+use super::{BoxedCall, Client, RunHandle, check_headers, check_text};
 use crate::authoring::workflow::WorkflowHandle;
 use crate::client::within::Within;
 use crate::error::Error;
@@ -336,6 +336,7 @@ impl StartTemplate {
             not_before: self.begin.map(|begin| begin.resolve(now)).filter(|begin| *begin > now),
             deadline: self.deadline(now)?,
             policy: None,
+            requester: None,
         };
         check_start(&start)?;
         Ok(start)
@@ -354,19 +355,19 @@ impl Client {
                 answered => return answered,
             }
         }
-        single_answer(retry_unavailable(|| self.world.start(vec![start.clone()])).await?)
+        self.repeat_one(start, |starts| self.world.start(starts)).await
     }
 
     /// Starts a run whose id the caller has chosen. The run may exist already, and a worker of this process may hold
     /// it, so it is not passed to one.
     async fn start_chosen(&self, start: Start, plain: &Payload) -> Result<Started, Error> {
-        let started = single_answer(retry_unavailable(|| self.world.start(vec![start.clone()])).await?)?;
+        let started = self.repeat_one(start.clone(), |starts| self.world.start(starts)).await?;
         if started.run != start.run || !started.is_new {
             return Ok(started);
         }
         // The world returns the same result for a repeated id. The id of the first turn shows which start created the
         // run.
-        let history = self.world.history(start.run, 0, 1).await?;
+        let history = self.repeat(|| self.world.history(start.run, 0, 1)).await?;
         let Some(first) = history.first().filter(|first| first.id != start.turn) else { return Ok(started) };
         match first.events.first() {
             Some(Event::RunStarted(existing))

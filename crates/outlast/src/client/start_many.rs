@@ -6,12 +6,12 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use outlast_core::limits::BATCH_STARTS_MAX;
-use outlast_core::world::Answers;
 use outlast_core::{IntoDuration, Payload, Start, Started, Timestamp};
 use serde::Serialize;
 
+use super::retry::wrong_answer_count;
 use super::start::StartTemplate;
-use super::{BoxedFuture, Client, RunHandle, retry_unavailable, wrong_answer_count};
+use super::{BoxedFuture, Client, RunHandle};
 use crate::authoring::input::Input;
 use crate::authoring::workflow::WorkflowHandle;
 use crate::error::Error;
@@ -65,19 +65,6 @@ impl Client {
             inputs: inputs.into_iter().map(check_input).collect(),
             keys: Vec::new(),
             types: PhantomData,
-        }
-    }
-
-    /// Starts a batch; returns one result per start.
-    async fn start_batch(&self, starts: Vec<Start>) -> Answers<Started> {
-        if starts.is_empty() {
-            return Ok(Vec::new());
-        }
-        let answers = retry_unavailable(|| self.world.start(starts.clone())).await?;
-        if answers.len() == starts.len() {
-            Ok(answers)
-        } else {
-            Err(wrong_answer_count(answers.len(), starts.len()))
         }
     }
 }
@@ -166,7 +153,8 @@ impl<I: Serialize, B: Input<I>, O> StartManyCall<'_, I, B, O> {
                 })
                 .collect();
             let starts = made.iter().filter_map(|start| start.as_ref().ok()).cloned().collect();
-            let mut answers = match self.client.start_batch(starts).await {
+            let request = |starts| self.client.world.start(starts);
+            let mut answers = match self.client.repeat_each(starts, request).await {
                 Ok(answers) => answers.into_iter(),
                 Err(error) => {
                     // Do not send the other batches to a world that does not respond.

@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 use std::task::Poll;
 
 use outlast_core::limits::REFUSALS_MAX;
-use outlast_core::{Event, Failure, OpNumber, ParentEnd, Payload, Stuck, StuckReason, Timestamp};
+use outlast_core::{
+    CANCELLED_BY_WORKFLOW, Event, Failure, OpNumber, ParentEnd, Payload, Stuck, StuckReason, Timestamp,
+};
 
 use super::machine::Machine;
 use super::operation_table::{Op, OpKind, OperationTable, Phase};
@@ -67,9 +69,9 @@ impl OperationTable {
         self.ops.get(op).is_some_and(|slot| slot.is_shielded)
     }
 
-    /// Whether no further attempt at a step may begin because the run was cancelled.
+    /// Whether no further attempt at a step may begin, because the run or the step was cancelled.
     pub(super) fn is_last_attempt(&self, op: OpNumber) -> bool {
-        self.refusals.is_some() && !self.is_shielded(op)
+        self.is_cancelled(op) || (self.refusals.is_some() && !self.is_shielded(op))
     }
 }
 
@@ -140,21 +142,23 @@ impl Machine {
         begun.filter(|op| !self.is_unrecorded(*op)).collect()
     }
 
-    /// The steps that a lost worker was attempting when the run was cancelled, each with its failure. They are not
-    /// attempted again, because no attempt begins after a cancel.
+    /// The steps that a lost worker was attempting when the run or the step was cancelled, each with its failure. They
+    /// are not attempted again, because no attempt begins after a cancel.
     pub(crate) fn lost_when_cancelled(&self) -> Vec<(OpNumber, Failure)> {
         let table = self.state.table.lock();
-        let Some(refusals) = &table.refusals else { return Vec::new() };
+        let reason_of = |slot: &Op| match &table.refusals {
+            Some(refusals) if !slot.is_shielded => Some(refusals.reason.clone()),
+            _ => slot.is_cancelled.then(|| CANCELLED_BY_WORKFLOW.into()),
+        };
         // Includes steps that are paused according to the replay, because the end of a pause is not recorded.
         let lost = table.ops.iter().filter_map(|(op, slot)| match (&slot.phase, &slot.kind) {
-            (Phase::Open, OpKind::Step(step))
-                if !slot.is_shielded && !step.attempting && step.queued.is_none() =>
-            {
-                let failure = Failure::maybe_attempted(&refusals.reason);
+            (Phase::Open, OpKind::Step(step)) if !step.attempting && step.queued.is_none() => {
+                let failure = Failure::maybe_attempted(&reason_of(slot)?);
                 Some((op, failure.of_step(&*step.new.name, step.failed)))
             }
             _ => None,
         });
+        let lost = lost.filter(|(op, _)| !table.cancelled_steps.contains(op));
         lost.collect()
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use outlast_core::{
     ChildStarted, Event, Failure, FailureKind, Headers, MessageBody, NewChild, OpNumber, Parent, ParentEnd,
-    Payload, Policy, RunId, Start, StartKey, Tags, Timestamp, TurnId, Wait,
+    Payload, Policy, Requester, RunId, Start, StartKey, Tags, Timestamp, TurnId, Wait,
 };
 
 use super::delivery::run_payload;
@@ -30,6 +30,8 @@ pub(super) struct ChildOp {
     pub(super) on_parent_end: ParentEnd,
     /// Whether the run does not await its end.
     pub(super) is_detached: bool,
+    /// Whether it is cancelled when the workflow drops its operation.
+    pub(super) is_cancelled_on_drop: bool,
 }
 
 /// A child that was started and has not ended; its outcome may be awaited or not.
@@ -65,6 +67,8 @@ pub(super) struct PendingChild {
     pub(super) awaits: bool,
     /// The policy of a queued step, unless it is the default.
     pub(super) policy: Option<Box<Policy>>,
+    /// The run that requests a queued step.
+    pub(super) requester: Option<Box<Requester>>,
 }
 
 /// The outbox of the turn that is being computed.
@@ -81,7 +85,7 @@ pub(super) struct PendingOutbox {
 impl PendingChild {
     /// The start of this child of `run`.
     pub(super) fn start(self, run: RunId, root: RunId, headers: &Headers) -> NewChild {
-        let Self { started: child, key, awaits, policy } = self;
+        let Self { started: child, key, awaits, policy, requester } = self;
         // A detached child with a key may be a run that exists already: the parent must learn its id.
         let notify_parent = !awaits && key.is_some();
         let start = Start {
@@ -100,6 +104,7 @@ impl PendingChild {
             not_before: None,
             deadline: None,
             policy,
+            requester,
         };
         NewChild { start, notify_parent }
     }
@@ -156,7 +161,7 @@ impl OperationTable {
         }
         if !is_invalid && !self.is_recorded(op) {
             let (started, awaits) = (started.clone(), !is_detached);
-            let pending = PendingChild { started, key, awaits, policy: None };
+            let pending = PendingChild { started, key, awaits, policy: None, requester: None };
             self.pending_outbox().children.push(pending);
         }
         if ends_at_once {

@@ -35,6 +35,13 @@ pub(crate) trait ReplayCode {
     fn is_at_most_once(&self, step: &str, policy: &Policy) -> bool;
 }
 
+/// Drops values of the user in the background: their `Drop` may block, and must not run in a critical task or under a
+/// lock.
+pub(crate) trait DropInBackground: Send + Sync {
+    /// Drops the value later. Returns at once.
+    fn put(&self, value: Box<dyn Send>);
+}
+
 /// A workflow's input that its code cannot decode.
 pub(crate) struct InputError {
     /// Whether the worker lacks the codec that the input was encoded with.

@@ -194,12 +194,12 @@ impl Machine {
         }
     }
 
-    /// Applies the direct consequences of requests in the same turn: requests with invalid inputs fail, and hooks that
-    /// opened take kept payloads.
+    /// Applies the direct consequences of requests in the same turn: requests with invalid inputs fail, and so do
+    /// cancelled steps that nobody attempts; hooks that opened take kept payloads.
     pub(super) fn apply_follow_ups(&mut self, events: &mut Vec<Event>) -> Result<(), Stuck> {
         loop {
             self.fail_invalid_requests(events)?;
-            if !self.offer_kept(events)? {
+            if !self.fail_cancelled_steps(events)? && !self.offer_kept(events)? {
                 return Ok(());
             }
         }

@@ -58,6 +58,7 @@ pub(super) fn describe(event: &Event, now: Timestamp) -> String {
         Event::ChildStarted(child) if child.is_detached => format!("abandoned child `{}`", child.workflow),
         Event::ChildStarted(child) => format!("child `{}`", child.workflow),
         Event::ChildDropped { op } => format!("the drop of child operation {op}"),
+        Event::OperationCancelled { op } => format!("the cancel of operation {op}"),
         Event::TagsSet { tags, .. } => {
             format!("tags `{}`", tags.keys().map(String::as_str).collect::<Vec<_>>().join("`, `"))
         }

@@ -22,6 +22,11 @@ impl OpHandle {
         Self { state, op }
     }
 
+    /// Cancels the operation, as the workflow requests.
+    pub(crate) fn cancel(&self) {
+        self.state.cancel_op(self.op);
+    }
+
     pub(crate) fn poll(&self, cx: &TaskContext<'_>) -> Poll<Result<Payload, Error>> {
         self.state.poll_op(self.op, cx.waker()).map_err(Error::of_failure)
     }

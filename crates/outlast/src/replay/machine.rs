@@ -14,13 +14,13 @@ use std::task::{Context as TaskContext, Poll, Waker};
 
 use outlast_core::limits::POLLS_PER_DELIVERY_MAX;
 use outlast_core::{
-    Codec, Event, Headers, MessageId, NewMessage, OpNumber, Outbox, Payload, Policy, RunId, RunStarted,
-    Status, Stuck, StuckReason, Timestamp, TurnRecord, Wait,
+    Codec, Event, Headers, MessageId, NewMessage, OpNumber, Outbox, Payload, Policy, Requester, RunId,
+    RunStarted, Status, Stuck, StuckReason, Timestamp, TurnRecord, Wait,
 };
 use tokio::task::coop::{Unconstrained, unconstrained};
 
 use super::children::PendingOutbox;
-use super::code::{InputError, ReplayCode, WorkflowFuture};
+use super::code::{DropInBackground, InputError, ReplayCode, WorkflowFuture};
 use super::cursor::Cursor;
 use super::delivery::Delivery;
 use super::divergence;
@@ -50,6 +50,8 @@ pub(crate) struct Machine {
     pub(super) result: Option<Result<Payload, Error>>,
     /// Requests that the next turn records first, after the replay of a history that ends with a part of a turn.
     pub(super) unrecorded: Option<Box<UnrecordedRequests>>,
+    /// Where the future is dropped if the machine is dropped; `None` means here.
+    background: Option<Arc<dyn DropInBackground>>,
 }
 
 /// A step to attempt, with everything that the worker needs for it.
@@ -106,6 +108,7 @@ impl Machine {
             ended: None,
             result: None,
             unrecorded: None,
+            background: None,
         })
     }
 
@@ -384,6 +387,11 @@ impl Machine {
         self.state.headers()
     }
 
+    /// The workflow and the tags that the code of a step sees.
+    pub(crate) fn requester(&self) -> Requester {
+        self.state.requester()
+    }
+
     /// Whether a cancel was delivered to the run.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.state.is_cancelled()
@@ -523,10 +531,16 @@ impl Machine {
         })
     }
 
-    /// Whether a failed attempt at this step may be followed by another one at `at`. A shielded step always may; others
-    /// may not after a cancel or the deadline.
+    /// Whether a failed attempt at this step may be followed by another one at `at`. A step that the workflow has
+    /// cancelled may not, a shielded step always may, and others may not after a cancel or the deadline.
     pub(crate) fn may_retry(&self, op: OpNumber, at: Timestamp) -> bool {
-        if self.state.table.lock().is_shielded(op) {
+        let table = self.state.table.lock();
+        if table.is_cancelled(op) {
+            return false;
+        }
+        let is_shielded = table.is_shielded(op);
+        drop(table);
+        if is_shielded {
             return true;
         }
         if self.deadline_before(op, at).is_some() {
@@ -590,11 +604,27 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         self.state.close();
-        self.drop_future();
+        match self.background.take() {
+            // The operations may contain values of the user as well: closures of `ctx.call`.
+            Some(background) if self.future.is_some() => {
+                background.put(Box::new((self.future.take(), self.state.clone())));
+            }
+            _ => self.drop_future(),
+        }
     }
 }
 
 impl Machine {
+    /// Makes the machine drop its future in the background, wherever the machine itself is dropped.
+    pub(crate) fn drop_in_background(&mut self, background: Arc<dyn DropInBackground>) {
+        self.background = Some(background);
+    }
+
+    /// Makes the machine drop its future where the machine is dropped, in the task of its run.
+    pub(crate) fn drop_here(&mut self) {
+        self.background = None;
+    }
+
     pub(super) fn drop_future(&mut self) {
         // A destructor in the workflow may panic; the worker must survive that.
         let future = self.future.take();

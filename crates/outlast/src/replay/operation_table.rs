@@ -15,7 +15,7 @@ use outlast_core::{
 };
 
 use super::cancel::{REFUSED, Refusals};
-use super::children::{ChildOp, Children, OpenChild, PendingOutbox};
+use super::children::{ChildOp, Children, PendingOutbox};
 use super::code::ReplayCode;
 use super::history_index::HistoryIndex;
 use super::hooks::{Arrival, ArrivedPayload, CanRead, Hooks};
@@ -26,6 +26,8 @@ use super::state::NewStep;
 /// The operations of a run, and everything else that the lock of its state protects.
 pub(super) struct OperationTable {
     pub(super) run: RunId,
+    /// The workflow of the run.
+    pub(super) workflow: Arc<str>,
     /// The rules of the run. All differences in behaviour between versions of the engine depend on them.
     pub(super) rules: u32,
     /// The priority of the run.
@@ -46,7 +48,7 @@ pub(super) struct OperationTable {
     /// The history that is being replayed; `None` in a live run.
     pub(super) history: Option<Box<HistoryIndex>>,
     /// The result of `patched` for each name.
-    patches: BTreeMap<Arc<str>, bool>,
+    pub(super) patches: BTreeMap<Arc<str>, bool>,
     /// Whether the engine is dropping the future: nothing that the future does counts any more.
     pub(super) is_closed: bool,
     /// Wakers to call when the lock is released.
@@ -55,6 +57,8 @@ pub(super) struct OperationTable {
     pub(super) startable: Vec<OpNumber>,
     /// Requests whose input could not be encoded: they fail in the same turn.
     pub(super) invalid_requests: Vec<(OpNumber, Failure)>,
+    /// Steps that the workflow has cancelled: those that nobody attempts fail in the same turn.
+    pub(super) cancelled_steps: Vec<OpNumber>,
     /// The number of open operations.
     pub(super) open: usize,
     /// The number of open steps that are not paused between two attempts.
@@ -82,6 +86,7 @@ pub(super) struct OperationTable {
 
 enum Decision {
     Created(OpNumber),
+    /// An operation that was dropped or cancelled.
     Dropped(Event),
     /// A recorded value or patch. It is kept even if the run ends in the same poll.
     Recorded(Event),
@@ -108,9 +113,11 @@ pub(super) struct Op {
     pub(super) is_requested: bool,
     /// Whether it is protected from a cancel and the deadline.
     pub(super) is_shielded: bool,
+    /// Whether the workflow has cancelled it.
+    pub(super) is_cancelled: bool,
     /// Where the workflow created it.
     location: SourceLocation,
-    waker: Option<Waker>,
+    pub(super) waker: Option<Waker>,
 }
 
 /// The phase of an operation.
@@ -185,6 +192,7 @@ impl OperationTable {
         let bits = run.bits();
         Self {
             run,
+            workflow: started.workflow.clone(),
             rules: started.rules,
             priority: started.priority,
             ops: OperationMap::default(),
@@ -201,6 +209,7 @@ impl OperationTable {
             wakers: Vec::new(),
             startable: Vec::new(),
             invalid_requests: Vec::new(),
+            cancelled_steps: Vec::new(),
             open: 0,
             active: 0,
             due: BTreeSet::new(),
@@ -319,7 +328,9 @@ impl OperationTable {
             }
         };
         let location = Location::caller();
-        self.ops.insert(op, Op { phase, kind, is_requested: false, is_shielded, location, waker: None });
+        let (is_requested, is_cancelled) = (false, false);
+        self.ops
+            .insert(op, Op { phase, kind, is_requested, is_shielded, is_cancelled, location, waker: None });
         op
     }
 
@@ -367,7 +378,12 @@ impl OperationTable {
             }
             (Phase::Open, OpKind::Timer { .. }) => self.dropped(Event::TimerCancelled { op }),
             (Phase::Open, OpKind::Hook { .. }) => self.dropped(Event::HookClosed { op }),
-            (Phase::Open, OpKind::Child(_)) => self.dropped(Event::ChildDropped { op }),
+            (Phase::Open, OpKind::Child(child)) => {
+                if child.is_cancelled_on_drop && !slot.is_cancelled {
+                    self.cancel_by_workflow(op, child.run);
+                }
+                self.dropped(Event::ChildDropped { op });
+            }
             // The workflow did not receive this payload: make it available to other hooks again.
             (Phase::Ended(Ok(payload)), OpKind::Hook { name, taken: Some(arrival), .. }) => {
                 self.dropped(Event::HookClosed { op });
@@ -383,6 +399,11 @@ impl OperationTable {
 
     fn dropped(&mut self, event: Event) {
         self.decisions.push(Decision::Dropped(event));
+    }
+
+    /// Records that the workflow has cancelled an operation.
+    pub(super) fn cancelled(&mut self, op: OpNumber) {
+        self.decisions.push(Decision::Dropped(Event::OperationCancelled { op }));
     }
 
     /// Takes the decisions in order: requests the operations that were created, and records those that were dropped.
@@ -603,65 +624,6 @@ impl OperationTable {
 
     pub(super) fn is_open(&self, op: OpNumber) -> bool {
         matches!(self.ops.get(op), Some(Op { phase: Phase::Open, .. }))
-    }
-
-    /// Everything that two replays of one history must agree on, as text.
-    pub(super) fn summary(&self) -> String {
-        use std::fmt::Write;
-        let mut text =
-            format!("next {} random {:x} cancelled {:?}\n", self.next_op, self.random, self.cancelled_at);
-        if let Some(refusals) = &self.refusals {
-            let _ = writeln!(text, "refused {}", refusals.count);
-        }
-        for (op, slot) in self.ops.iter() {
-            let phase = match &slot.phase {
-                Phase::Created => "created".to_owned(),
-                Phase::Open => "open".to_owned(),
-                Phase::Ended(Ok(output)) => format!("ended Ok({output:?})"),
-                // In its stored form, which does not change when the type gets another field.
-                Phase::Ended(Err(failure)) => {
-                    format!("ended Err({})", serde_json::to_string(failure).unwrap_or_default())
-                }
-            };
-            let kind = match &slot.kind {
-                OpKind::Step(step) => {
-                    let StepOp { new, failed, retry_at, queued, .. } = &**step;
-                    let queued = queued.as_deref().map(|Queued { run, queue, priority, .. }| {
-                        format!(" queued as {run} in {queue} at {priority}")
-                    });
-                    let queued = queued.unwrap_or_default();
-                    format!("step {} failed {failed} retry {retry_at:?}{queued}", new.name)
-                }
-                OpKind::Timer { fire_at, .. } => format!("timer {fire_at}"),
-                OpKind::Hook { name, timeout_at, taken, .. } => {
-                    let taken = taken.as_ref().filter(|_| self.rules >= 2);
-                    let taken = taken.map(|arrival| format!(" took {arrival:?}")).unwrap_or_default();
-                    format!("hook {name} until {timeout_at:?}{taken}")
-                }
-                OpKind::Child(child) => {
-                    format!("child {} {} until {:?}", child.workflow, child.run, child.timeout_at)
-                }
-            };
-            let _ = writeln!(text, "{op} {kind}: {phase}");
-        }
-        let shielded = self.ops.iter().filter(|(_, slot)| slot.is_shielded);
-        let shielded: Vec<_> = shielded.map(|(op, _)| op.0).collect();
-        if !shielded.is_empty() {
-            let _ = writeln!(text, "shielded {shielded:?}");
-        }
-        if !self.tags.is_empty() {
-            let _ = writeln!(text, "tags {:?}", self.tags);
-        }
-        for (op, child) in &self.children {
-            let OpenChild { run, workflow, on_parent_end, is_step, .. } = child;
-            let is_step = if *is_step { " step" } else { "" };
-            let _ = writeln!(text, "child of {op}: {run} {workflow} {on_parent_end:?}{is_step}");
-        }
-        if !self.patches.is_empty() {
-            let _ = writeln!(text, "patches {:?}", self.patches);
-        }
-        self.hooks.summarize(&mut text);
-        text
     }
 
     /// Removes an operation that is no longer open from all indexes.

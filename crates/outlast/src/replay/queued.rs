@@ -6,7 +6,7 @@
 use outlast_core::queue::{default_queue, workflow_of_step};
 use outlast_core::{
     ChildStarted, Event, Failure, FailureKind, MessageBody, OpNumber, ParentEnd, Payload, Policy, Queued,
-    RunId, Wait,
+    Requester, RunId, Wait,
 };
 
 use super::children::{OpenChild, PendingChild};
@@ -51,7 +51,9 @@ impl OperationTable {
         self.children.insert(op, open_child(&queued, &name, is_shielded));
         if !is_invalid && !self.is_recorded(op) {
             let started = child_started(op, &queued, &name, input.clone());
-            let pending = PendingChild { started, key: None, awaits: true, policy: queued_policy(policy) };
+            let requester = Requester { workflow: self.workflow.clone(), tags: self.tags.clone() };
+            let (policy, requester) = (queued_policy(policy), Some(Box::new(requester)));
+            let pending = PendingChild { started, key: None, awaits: true, policy, requester };
             self.pending_outbox().children.push(pending);
         }
         Some(Event::StepStarted { op, name, input, queued: Some(Box::new(queued)) })

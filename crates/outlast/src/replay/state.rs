@@ -13,8 +13,8 @@ use outlast_core::limits::NAME_BYTES_MAX;
 use outlast_core::queue::{check_priority, check_queue, default_queue, step_of_workflow};
 use outlast_core::refusal::check_tags;
 use outlast_core::{
-    Codec, Event, Failure, FailureKind, Headers, OpNumber, Parent, ParentEnd, Payload, Policy, RunId,
-    RunStarted, Stuck, Tags, Timestamp,
+    Codec, Event, Failure, FailureKind, Headers, OpNumber, Parent, ParentEnd, Payload, Policy, Requester,
+    RunId, RunStarted, Stuck, Tags, Timestamp,
 };
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
@@ -40,6 +40,7 @@ pub(crate) struct RunState {
     parent: Option<Parent>,
     deadline: Option<Timestamp>,
     policy: Option<Box<Policy>>,
+    requester: Option<Box<Requester>>,
     codec: Arc<dyn Codec>,
     pub(super) waker: Arc<RunWaker>,
     pub(super) table: Mutex<OperationTable>,
@@ -82,6 +83,7 @@ impl RunState {
             parent: started.parent,
             deadline: started.deadline,
             policy: started.policy.clone(),
+            requester: started.requester.clone(),
             codec,
             waker: Arc::default(),
             table: Mutex::new(table),
@@ -126,6 +128,16 @@ impl RunState {
     pub(crate) fn requested_by(&self) -> Option<(RunId, OpNumber)> {
         let parent = self.parent.filter(|_| step_of_workflow(&self.workflow).is_some())?;
         Some((parent.run, parent.op))
+    }
+
+    /// The workflow and the tags that the code of a step sees: those of the run that requested it.
+    pub(crate) fn requester(&self) -> Requester {
+        match &self.requester {
+            Some(requester) => (**requester).clone(),
+            // An older build has requested the queued step.
+            None if self.requested_by().is_some() => Requester::default(),
+            None => Requester { workflow: self.workflow.clone(), tags: self.tags() },
+        }
     }
 
     pub(crate) fn codec(&self) -> &Arc<dyn Codec> {
@@ -355,6 +367,7 @@ impl RunState {
             timeout_at: None,
             on_parent_end: ParentEnd::Cancel,
             is_detached: false,
+            is_cancelled_on_drop: false,
         });
         let op = table.create(OpKind::Child(child), problem, is_shielded);
         OpHandle::new(self.clone(), op)
@@ -370,6 +383,10 @@ impl RunState {
 
     pub(crate) fn set_child_timeout(&self, op: OpNumber, timeout: Duration) {
         self.edit_child(op, |child| child.timeout = Some(timeout));
+    }
+
+    pub(crate) fn set_cancelled_on_drop(&self, op: OpNumber) {
+        self.edit_child(op, |child| child.is_cancelled_on_drop = true);
     }
 
     pub(crate) fn set_on_parent_end(&self, op: OpNumber, choice: ParentEnd) {
@@ -568,6 +585,18 @@ impl RunState {
         wake_all(table);
         // Drop the operation outside the lock: it may contain values of the user.
         drop(dropped);
+    }
+
+    /// The workflow cancels an operation.
+    pub(crate) fn cancel_op(&self, op: OpNumber) {
+        if op == OUTSIDE_TURN || self.is_outside_turn(|| format!("it cancelled {}", self.describe_op(op))) {
+            return;
+        }
+        let mut table = self.table.lock();
+        if !table.is_closed {
+            table.cancel_operation(op);
+            wake_all(table);
+        }
     }
 
     /// Ignores everything that the future does from now on. Called before the engine drops the future.

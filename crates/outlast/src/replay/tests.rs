@@ -5,6 +5,7 @@
 //! replayed, and the whole history is replayed once more at the end.
 
 mod cancel;
+mod cancel_operation;
 mod children;
 mod clock;
 mod divergence;
@@ -33,7 +34,7 @@ use outlast_core::{
 use serde_json::Value;
 
 use super::{Delivery, Machine};
-use crate::authoring::registry::WorkflowMark;
+use crate::authoring::register::WorkflowMark;
 use crate::authoring::registry::{Registered, Registry};
 use crate::{Register, WorkflowDefinition, WorkflowFn};
 
@@ -117,6 +118,7 @@ impl Case {
             parent: None,
             deadline: None,
             policy: None,
+            requester: None,
         })
     }
 

@@ -74,6 +74,7 @@ impl Machine {
 
     /// Ends a replay: discards the outbox of the recorded turns, and keeps that of unrecorded requests.
     pub(super) fn end_replay(&mut self, is_terminated: bool) {
+        self.forget_recorded_cancels();
         let mut table = self.state.table.lock();
         let history = table.history.take();
         let history = history.filter(|history| history.accepts_new_requests() && !is_terminated);

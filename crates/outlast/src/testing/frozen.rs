@@ -11,7 +11,8 @@ use outlast_core::{
     Codec, Event, MessageBody, MessageId, Outbox, Outcome, PlainJson, RunId, Stuck, TurnRecord,
 };
 
-use crate::authoring::registry::{Register, Registered, Registry};
+use crate::authoring::register::Register;
+use crate::authoring::registry::{Registered, Registry};
 use crate::error::Error;
 use crate::replay::{Delivery, Machine, SentPayload};
 use crate::testing::history::was_polled;

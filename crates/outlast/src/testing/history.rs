@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use outlast_core::{Codec, Event, History, PlainJson, TurnRecord};
 
-use crate::authoring::registry::{Register, Registry};
+use crate::authoring::register::Register;
+use crate::authoring::registry::Registry;
 use crate::error::Error;
 use crate::replay::Machine;
 

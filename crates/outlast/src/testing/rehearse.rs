@@ -12,7 +12,8 @@ use outlast_core::{
 };
 use serde::de::DeserializeOwned;
 
-use crate::authoring::registry::{Register, Registered, Registry, WorkflowMark};
+use crate::authoring::register::{Register, WorkflowMark};
+use crate::authoring::registry::{Registered, Registry};
 use crate::authoring::workflow::{WorkflowDefinition, WorkflowFn};
 use crate::error::{Error, StepError};
 use crate::replay::{Delivery, FOREIGN_AWAIT_REMEDY, Machine, SentPayload};
@@ -80,6 +81,7 @@ impl LoneRun {
             parent: None,
             deadline: None,
             policy: None,
+            requester: None,
         };
         let machine = Machine::new(RUN, &started, &code, &codec, now)?;
         let mut run = Self {

@@ -21,7 +21,7 @@ use std::task::{Context as TaskContext, Poll, ready};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::{FutureExt, future::BoxFuture};
-use outlast_core::{AttemptId, Clock, Codec, Event, Headers, OpNumber, RunId, SessionId};
+use outlast_core::{AttemptId, Clock, Codec, Event, Headers, OpNumber, Requester, RunId, SessionId};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
@@ -29,10 +29,12 @@ use self::attempt_end::{AttemptEnd, AttemptFailure};
 use self::heartbeats::Heartbeats;
 use self::run_attempt::{panicked, run_attempt};
 use self::uncommitted_outcomes::UncommittedOutcomes;
+use super::background_drops::BackgroundDrops;
 use super::metrics::Meter;
 use crate::authoring::attempt::{AttemptInfo, AttemptSignals, HeartbeatTarget, StopReason};
 use crate::authoring::registry::StepCall;
-use crate::replay::StepToAttempt;
+use crate::client::Client;
+use crate::replay::{DropInBackground, StepToAttempt};
 
 /// Generates the ids of a session's attempts.
 #[derive(Debug)]
@@ -74,6 +76,9 @@ pub(super) struct AttemptEnvironment<'a> {
     pub(super) heartbeats: &'a Arc<Heartbeats>,
     /// The headers of the run.
     pub(super) headers: &'a Arc<Headers>,
+    /// The workflow and tags of the run that requested the steps.
+    pub(super) requester: &'a Requester,
+    pub(super) client: &'a Arc<Client>,
     pub(super) ids: &'a AttemptIds,
     /// The rules of the run.
     pub(super) rules: u32,
@@ -88,6 +93,8 @@ pub(super) struct Attempts {
     inline: Option<InlineAttempt>,
     /// The attempts with tasks of their own.
     spawned: Option<Box<SpawnedAttempts>>,
+    /// Where the future of an attempt is dropped whose run is given up.
+    drops: Option<Arc<BackgroundDrops>>,
 }
 
 struct InlineAttempt {
@@ -126,6 +133,10 @@ impl SpawnedAttempts {
 }
 
 impl Attempts {
+    pub(super) fn new(drops: Arc<BackgroundDrops>) -> Self {
+        Self { inline: None, spawned: None, drops: Some(drops) }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.infos().next().is_none()
     }
@@ -196,11 +207,21 @@ impl Attempts {
     /// Asks the attempt at a step to stop, because the workflow dropped the step. If it has not begun, it does not
     /// begin.
     pub(super) fn drop_step(&self, op: OpNumber) {
-        let inline = self.inline.as_ref().filter(|inline| inline.op == op).map(|inline| &inline.info);
-        let spawned = || self.spawned.as_ref()?.infos.get(&op);
-        if let Some(info) = inline.or_else(spawned) {
+        if let Some(info) = self.info(op) {
             info.drop_step();
         }
+    }
+
+    /// Asks the attempt at a step to stop, because the workflow cancelled the step. Its outcome is awaited.
+    pub(super) fn cancel_step(&self, op: OpNumber) {
+        if let Some(info) = self.info(op) {
+            info.stop(StopReason::Cancelled);
+        }
+    }
+
+    fn info(&self, op: OpNumber) -> Option<&Arc<AttemptInfo>> {
+        let inline = self.inline.as_ref().filter(|inline| inline.op == op).map(|inline| &inline.info);
+        inline.or_else(|| self.spawned.as_ref()?.infos.get(&op))
     }
 
     /// Prevents attempts that have not begun, except those at the steps `spared`, because their steps are about to be
@@ -247,6 +268,9 @@ impl Attempts {
 impl Drop for Attempts {
     fn drop(&mut self) {
         self.ask_to_stop_except(&BTreeSet::new(), StopReason::Released);
+        if let (Some(inline), Some(drops)) = (self.inline.take(), &self.drops) {
+            drops.put(Box::new(inline.future));
+        }
     }
 }
 
@@ -257,6 +281,15 @@ pub(super) fn dropped_steps(events: &[Event]) -> Vec<OpNumber> {
         _ => None,
     });
     dropped.collect()
+}
+
+/// The operations that a turn with these events cancelled.
+pub(super) fn cancelled_operations(events: &[Event]) -> Vec<OpNumber> {
+    let cancelled = events.iter().filter_map(|event| match event {
+        Event::OperationCancelled { op } => Some(*op),
+        _ => None,
+    });
+    cancelled.collect()
 }
 
 /// The end of an attempt whose task has ended without a result. A panic that was not caught is a failed attempt; when
@@ -293,6 +326,9 @@ fn attempt_info(
         id: environment.ids.next(),
         step: step.name.clone(),
         headers: environment.headers.clone(),
+        workflow: environment.requester.workflow.clone(),
+        tags: environment.requester.tags.clone(),
+        client: environment.client.clone(),
         attempt: step.attempt,
         is_first: prepared.is_first,
         is_maybe_attempted: prepared.is_maybe_attempted,

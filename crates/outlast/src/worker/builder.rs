@@ -14,19 +14,22 @@ use outlast_core::limits::{
     SESSION_DEFAULT, SESSION_MIN, TURN_TIME_DEFAULT,
 };
 use outlast_core::queue::{check_queue, default_queues};
-use outlast_core::{Codec, IntoDuration, PlainJson, World};
+use outlast_core::{Codec, IntoDuration, PlainJson, Timestamp, World};
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use self::build_id::executable_build_id;
 use super::Worker;
 use super::attempts::retry_events::{OnRetry, RetryNotice};
+use super::background_drops::BackgroundDrops;
 use super::log_limit::RunLogs;
 use super::metrics::Meter;
 use super::outage::Outage;
 use super::session::Session;
 use super::settings::Settings;
-use crate::authoring::registry::{Register, Registry};
+use crate::authoring::register::{CodeFor, Registrable};
+use crate::authoring::registry::Registry;
 use crate::error::Error;
 
 const DRAIN_DEFAULT: Duration = Duration::from_secs(30);
@@ -51,6 +54,7 @@ pub struct WorkerBuilder<S> {
     blocking_max: usize,
     retention: Option<Duration>,
     rules: u32,
+    local_world: Option<Arc<dyn World>>,
     problem: Option<Error>,
 }
 
@@ -75,6 +79,7 @@ impl WorkerBuilder<()> {
             blocking_max: BLOCKING_ATTEMPTS_DEFAULT,
             retention: None,
             rules: RULES,
+            local_world: None,
             problem: None,
         }
     }
@@ -105,6 +110,7 @@ impl WorkerBuilder<()> {
             blocking_max: self.blocking_max,
             retention: self.retention,
             rules: self.rules,
+            local_world: self.local_world,
             problem: self.problem,
         }
     }
@@ -125,10 +131,15 @@ impl WorkerBuilder<()> {
 }
 
 impl<S: Send + Sync + 'static> WorkerBuilder<S> {
-    /// Adds code: a function with `#[workflow]` or `#[step]`, or a tuple of them. Repeated calls add up.
+    /// Adds code: a function with `#[workflow]` or `#[step]`, or a tuple of up to 24 of them, or of tuples. Repeated
+    /// calls add up.
     #[must_use]
-    pub fn register<R: Register<S, M>, M>(mut self, code: R) -> Self {
-        code.register(&mut self.registry);
+    pub fn register<R: Registrable<M>, M>(mut self, code: R) -> Self
+    where
+        R::Code: CodeFor<S>,
+    {
+        drop(code);
+        R::Code::add_to(&mut self.registry);
         self.has_code = true;
         self
     }
@@ -234,7 +245,8 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         self
     }
 
-    /// Sets the maximum time that [`Worker::stop`] waits for running attempts; the default is 30 s.
+    /// Sets the maximum time that [`Worker::stop`] waits for running attempts, and for futures of waiting runs to be
+    /// dropped; the default is 30 s.
     #[must_use]
     pub fn drain(mut self, time: impl IntoDuration) -> Self {
         match time.into_duration() {
@@ -333,14 +345,45 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
             meter: Arc::new(Meter::new(step_names.len())),
             outage: Arc::new(Outage::of_worker()),
             run_logs: RunLogs::default(),
+            drops: Arc::new(BackgroundDrops::new(Handle::current(), self.world.clock())),
             step_names,
             blocking_permits: Arc::new(Semaphore::new(self.blocking_max)),
             retention: self.retention,
             rules: self.rules,
+            local_world: self.local_world,
         });
         let stopping = CancellationToken::new();
-        let session = Session::join(self.world.clone(), settings, stopping.clone()).await?;
+        let session = Session::join(self.world, settings, stopping.clone()).await?;
         session.log_joined();
-        Ok(Worker::start(&self.world, session, stopping).await)
+        Ok(Worker::start(session, stopping).await)
+    }
+
+    /// Joins the world, executes all runs that are ready until the worker is [idle](Worker::idle), and stops: for
+    /// programs that are started by a timer or a request and do not keep running. Returns the time at which the next
+    /// run is due; `None` if there is none that waits for a time.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn greet(ctx: Context, name: String) -> Result<String, Error> {
+    /// #     ctx.sleep("1h").await?;
+    /// #     Ok(name)
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// let run = Client::new(world.clone()).start(greet, "Ada").await?;
+    /// let next = Worker::builder(world).register(greet).run_until_idle().await?;
+    /// assert_eq!(next, run.view().await?.wake_at); // in an hour: call it again then
+    /// # assert!(next.is_some());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start), [`Worker::idle`] and [`Worker::stop`].
+    pub async fn run_until_idle(self) -> Result<Option<Timestamp>, Error> {
+        let worker = self.start().await?;
+        let next = worker.idle().await?;
+        worker.stop().await?;
+        Ok(next)
     }
 }

@@ -4,29 +4,32 @@
 //! becomes a *leader*: it commits its turn at once, together with all waiting turns. The other tasks wait for the
 //! answer. So an idle worker needs two thread hops for a commit, and a busy one commits large batches.
 //!
-//! `queue.rs` chooses the turns of a batch; `blocked.rs` retries turns that other transactions block.
+//! `queue.rs` chooses the turns of a batch; `blocked.rs` retries turns that other transactions block; `uncommitted.rs` has
+//! the turns that are tried again.
 
 mod queue;
 
 mod blocked;
+
+mod uncommitted;
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use outlast_core::turn::BasedOn;
-use outlast_core::{Committed, RunId, SessionId, Turn, World, WorldError};
+use outlast_core::{Backoff, Committed, RunId, SessionId, Turn, World, WorldError};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
-use self::blocked::{BlockedGroup, SeparateRetry, written_runs};
+use self::blocked::{SeparateGroup, SeparateRetry, written_runs};
 use self::queue::{Batch, CommitQueue, contended_run};
-use super::metrics::Meter;
+use self::uncommitted::UncommittedTurns;
 use super::outage::{Call, Outage};
 use super::settings::Settings;
-use crate::clock::{monotonic, pause};
+use crate::clock::{monotonic, pause_before_retry};
 
 /// The result of the commit of one turn.
 type CommitAnswer = Result<Committed, WorldError>;
@@ -34,12 +37,14 @@ type CommitAnswer = Result<Committed, WorldError>;
 /// The maximum number of batches that one task commits in a row, if the world responds without waiting.
 const INSTANT_BATCHES_MAX: usize = 16;
 
-/// The first and the longest pause between two tries.
-const PAUSE_MIN: Duration = Duration::from_millis(5);
-const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// The pauses between two tries.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_millis(500));
 
-/// The pause at which a start is given up.
-const START_PAUSE_MAX: Duration = Duration::from_millis(100);
+/// The number of pauses after which turns that the world refuses leave their batch: some tens of milliseconds.
+const BATCH_PAUSES_MAX: u32 = 3;
+
+/// The number of pauses outside of the batch after which a start is given up: about a tenth of a second.
+const START_PAUSES_MAX: u32 = 5;
 
 /// Commits the turns of all runs of a session.
 #[derive(Debug)]
@@ -47,11 +52,13 @@ pub(super) struct Committer {
     world: Arc<dyn World>,
     session: SessionId,
     runtime: Handle,
-    meter: Arc<Meter>,
-    outage: Arc<Outage>,
+    settings: Arc<Settings>,
     /// The maximum number of concurrent commits.
     commit_concurrency: usize,
     queue: Mutex<CommitQueue>,
+    /// The session is lost: nothing is tried again.
+    lost: CancellationToken,
+    pub(super) uncommitted: UncommittedTurns,
 }
 
 /// The result of one turn of a batch.
@@ -60,6 +67,8 @@ enum TurnResult {
     Answered(CommitAnswer),
     /// Another transaction has locked a row that the turn changes.
     Blocked(Box<Turn>),
+    /// The world refuses the turn for a temporary reason.
+    Refused(Box<Turn>),
 }
 
 /// A batch is in progress until this is dropped.
@@ -76,11 +85,12 @@ impl Committer {
         world: Arc<dyn World>,
         session: SessionId,
         runtime: Handle,
-        settings: &Settings,
+        settings: Arc<Settings>,
+        lost: CancellationToken,
     ) -> Self {
         let commit_concurrency = world.describe().commit_concurrency;
-        let (meter, outage) = (settings.meter.clone(), settings.outage.clone());
-        Self { world, session, runtime, meter, outage, commit_concurrency, queue: Mutex::default() }
+        let (queue, uncommitted) = (Mutex::default(), UncommittedTurns::default());
+        Self { world, session, runtime, settings, commit_concurrency, queue, lost, uncommitted }
     }
 
     /// Commits a turn. While the world is not available, the call is repeated with the same turn id. Only a start is
@@ -105,17 +115,16 @@ impl Committer {
         }
     }
 
-    /// Commits the turns of a batch. Returns a final result for each turn, or that it is blocked.
+    /// Commits the turns of a batch. Returns a final result for each turn, or that it leaves the batch.
     async fn commit_batch(&self, turns: Vec<Turn>) -> Vec<TurnResult> {
+        let began = monotonic();
         let results = self.commit_once(&turns).await;
-        let is_final =
-            |result: &CommitAnswer| result.as_ref().err().is_none_or(|error| !error.is_transient());
         if results.len() == turns.len() && results.iter().all(is_final) {
-            self.outage.answered(Call::Commit);
+            self.settings.outage.answered(Call::Commit);
             return results.into_iter().map(TurnResult::Answered).collect();
         }
         // Boxed because it is rare and large, and would enlarge the state of every commit.
-        Box::pin(self.repeat_until_answered(turns, results)).await
+        Box::pin(self.repeat_until_answered(turns, results, began)).await
     }
 
     /// Calls the world once. Returns a result for each turn.
@@ -125,43 +134,42 @@ impl Committer {
             Ok(results) => results,
             Err(error) => vec![Err(error); turns.len()],
         };
-        self.meter.committed(turns.len(), monotonic().saturating_sub(began));
-        self.meter.turns.add(results.iter().filter(|result| result.is_ok()).count() as u64);
+        let meter = &self.settings.meter;
+        meter.committed(turns.len(), monotonic().saturating_sub(began));
+        meter.turns.add(results.iter().filter(|result| result.is_ok()).count() as u64);
         results
     }
 
-    /// Repeats the commit of turns whose result is a temporary error, until every turn has a final result or is
-    /// blocked. `results` are those of the first call.
+    /// Repeats the commit of turns whose result is a temporary error, until every turn has a final result or leaves the
+    /// batch. `results` are those of the first call, which began at `began`.
+    ///
+    /// A turn leaves the batch if it is blocked, if the world refuses it and accepts others, or if the world refuses it
+    /// for some time: otherwise the turns of all other runs would wait for it.
     async fn repeat_until_answered(
         &self,
         turns: Vec<Turn>,
         mut results: Vec<CommitAnswer>,
+        began: Duration,
     ) -> Vec<TurnResult> {
         let mut answers: Vec<Option<TurnResult>> = turns.iter().map(|_| None).collect();
         // The turns that are not answered, and their indexes in `answers`.
         let mut left = turns;
         let mut indexes: Vec<usize> = (0..left.len()).collect();
-        let mut wait = PAUSE_MIN;
+        let mut backoff = BACKOFF;
         loop {
+            self.record_refusals(&left, &results, began);
+            let leaves_batch = backoff.pauses() >= BATCH_PAUSES_MAX || results.iter().any(is_final);
             let (mut again, mut again_indexes) = (Vec::new(), Vec::new());
-            let mut outage_error = None;
             for ((turn, index), result) in left.into_iter().zip(indexes).zip(results) {
-                let is_blocked = matches!(result, Err(WorldError::Blocked(_)));
-                let failed = result.as_ref().err().filter(|error| error.is_transient() && !is_blocked);
-                outage_error = failed.cloned().or(outage_error);
-                let is_given_up = wait >= START_PAUSE_MAX && matches!(turn.based_on, BasedOn::Start(_));
                 match result {
                     Err(WorldError::Blocked(_)) => answers[index] = Some(TurnResult::Blocked(Box::new(turn))),
-                    Err(error) if error.is_transient() && !is_given_up => {
+                    result if is_final(&result) => answers[index] = Some(TurnResult::Answered(result)),
+                    _ if leaves_batch => answers[index] = Some(TurnResult::Refused(Box::new(turn))),
+                    _ => {
                         again.push(turn);
                         again_indexes.push(index);
                     }
-                    result => answers[index] = Some(TurnResult::Answered(result)),
                 }
-            }
-            match outage_error {
-                Some(error) => self.outage.failed(Call::Commit, &error),
-                None => self.outage.answered(Call::Commit),
             }
             if again.is_empty() {
                 let error = || WorldError::Corrupt("the world returned too few results".into());
@@ -169,11 +177,47 @@ impl Committer {
                 return answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect();
             }
             (left, indexes) = (again, again_indexes);
-            pause(wait).await;
-            wait = (wait * 2).min(PAUSE_MAX);
+            pause_before_retry(&mut backoff).await;
             results = self.commit_once(&left).await;
         }
     }
+
+    /// Records and logs which turns the world refuses for a temporary reason. `began` is the time of the first try.
+    ///
+    /// That is an outage if several runs are affected, and no commit has succeeded since. Otherwise it is a problem of
+    /// these runs: one run that the world refuses must not look like a world that comes and goes.
+    fn record_refusals(&self, turns: &[Turn], results: &[CommitAnswer], began: Duration) {
+        let Settings { outage, run_logs, .. } = &*self.settings;
+        let (mut refused, mut last_error, mut is_any_answered) = (Vec::new(), None, false);
+        for (turn, result) in turns.iter().zip(results) {
+            match result {
+                Err(WorldError::Blocked(_)) => {}
+                Err(error) if error.is_transient() => {
+                    self.uncommitted.refused(turn.run, error);
+                    refused.push(turn.run);
+                    last_error = Some(error);
+                }
+                result => {
+                    self.uncommitted.answered(turn.run, result.is_ok());
+                    is_any_answered = true;
+                }
+            }
+        }
+        let Some(error) = last_error else { return outage.answered(Call::Commit) };
+        if is_any_answered {
+            outage.answered(Call::Commit);
+        }
+        if self.uncommitted.count() > 1 && !outage.was_answered_since(Call::Commit, began) {
+            outage.failed(Call::Commit, error);
+        } else {
+            refused.into_iter().for_each(|run| self.uncommitted.log(run, run_logs));
+        }
+    }
+}
+
+/// Whether the result is not a temporary error.
+fn is_final(result: &CommitAnswer) -> bool {
+    result.as_ref().err().is_none_or(|error| !error.is_transient())
 }
 
 /// The right and duty to commit the waiting turns. If its task ends early, another task continues.
@@ -207,18 +251,22 @@ impl Leader {
             Poll::Pending => (commit.await, false),
         };
         let written = written_runs(&contended, &results);
-        let mut blocked = Vec::new();
+        let (mut blocked, mut refused) = (Vec::new(), Vec::new());
         for (answer, result) in answers.into_iter().zip(results) {
             match result {
                 // The receiver may be gone; the turn is committed anyway.
                 TurnResult::Answered(result) => drop(answer.send(result)),
                 TurnResult::Blocked(turn) => blocked.push((*turn, answer)),
+                TurnResult::Refused(turn) => refused.push((*turn, answer)),
             }
         }
-        for group in BlockedGroup::by_run(blocked, &written) {
+        for group in SeparateGroup::by_run(blocked, &written) {
             // Before the batch ends: otherwise another leader could take turns that contend for the same run.
             let separate_retry = group.is_run_locked.then(|| SeparateRetry::begin(self.0.clone(), group.run));
-            self.0.runtime.spawn(self.0.clone().commit_blocked(group, separate_retry));
+            self.0.runtime.spawn(self.0.clone().commit_separately(group, separate_retry));
+        }
+        if let Some(group) = SeparateGroup::of_refused(refused) {
+            self.0.runtime.spawn(self.0.clone().commit_separately(group, None));
         }
         drop(batch);
         is_instant
@@ -249,16 +297,15 @@ pub(super) async fn retry_while_unavailable<T, F>(
 where
     F: Future<Output = Result<T, WorldError>>,
 {
-    let mut wait = PAUSE_MIN;
+    let mut backoff = BACKOFF;
     loop {
         match call().await {
             Err(error) if error.is_transient() => {
                 outage.failed(Call::Read, &error);
-                pause(wait).await;
-                wait = (wait * 2).min(PAUSE_MAX);
+                pause_before_retry(&mut backoff).await;
             }
             result => {
-                if wait > PAUSE_MIN {
+                if backoff.pauses() > 0 {
                     outage.answered(Call::Read);
                 }
                 return result;

@@ -93,7 +93,7 @@ fn rules_of(history: &[TurnRecord]) -> u32 {
 pub(crate) fn may_end(claimed: &Claimed, now: Timestamp) -> bool {
     let is_unreadable = matches!(claimed.history, ClaimedHistory::Unreadable(_));
     is_unreadable
-        || !claimed.inbox.is_empty()
+        || claimed.can_end_without_code
         || claimed.is_overdue
         || deadline_before_first_turn(claimed, now).is_some()
 }

@@ -7,6 +7,7 @@ use outlast_core::{Failure, RunId, Stuck, WorldError};
 use parking_lot::Mutex;
 
 use super::attempts::retry_events::RetryNotice;
+use super::outage::whole_time;
 use crate::clock::monotonic;
 
 /// The period for which lines of one kind are counted.
@@ -24,6 +25,7 @@ pub(super) struct RunLogs {
     failed: LogLimit,
     stuck: LogLimit,
     lost: LogLimit,
+    not_committed: LogLimit,
 }
 
 impl RunLogs {
@@ -61,6 +63,18 @@ impl RunLogs {
         if let Some(omitted) = self.stuck.admit() {
             tracing::error!(%run, reason = %stuck.reason, omitted, "the run is stuck: {}", stuck.message);
         }
+    }
+
+    /// Logs a turn that the world refuses for a temporary reason, and that is tried again.
+    pub(super) fn not_committed(&self, run: RunId, error: &WorldError) {
+        if let Some(omitted) = self.not_committed.admit() {
+            tracing::warn!(%run, omitted, "a turn of the run is not committed, and is tried again: {error}");
+        }
+    }
+
+    /// Logs that such a turn was committed, this long after it was first refused.
+    pub(super) fn committed_after(run: RunId, time: Duration) {
+        tracing::info!(%run, "the turn of the run is committed, after {}", whole_time(time));
     }
 
     /// Logs a run that this worker does not hold any more, though it has not released it. Another worker continues it.

@@ -43,6 +43,8 @@ struct OutageState {
     is_logged: bool,
     /// When an outage was logged last.
     logged_at: Option<Duration>,
+    /// When each call got its last response.
+    answered_at: BTreeMap<Call, Duration>,
 }
 
 impl Outage {
@@ -84,6 +86,11 @@ impl Outage {
             tracing::info!("the world is available again, after {}", whole_time(lasted));
         }
     }
+
+    /// Whether a call of this kind got a response after that time of [`monotonic`].
+    pub(crate) fn was_answered_since(&self, call: Call, since: Duration) -> bool {
+        self.state.lock().answered_at.get(&call).is_some_and(|answered_at| *answered_at >= since)
+    }
 }
 
 impl OutageState {
@@ -96,12 +103,16 @@ impl OutageState {
         if self.logged_at.is_some_and(|logged_at| now < logged_at + LOG_INTERVAL) {
             return None;
         }
-        (self.is_logged, self.logged_at) = (true, Some(now));
-        Some(now.saturating_sub(self.since))
+        let lasted = now.saturating_sub(self.since);
+        // Counted from the begin of the outage: otherwise the pauses between the calls would add up.
+        let intervals = u32::try_from(lasted.as_secs() / LOG_INTERVAL.as_secs()).unwrap_or(u32::MAX);
+        (self.is_logged, self.logged_at) = (true, Some(self.since + LOG_INTERVAL * intervals));
+        Some(lasted)
     }
 
     /// Returns how long the outage lasted, if it has ended now and was logged.
     fn answered(&mut self, call: Call, now: Duration) -> Option<Duration> {
+        self.answered_at.insert(call, now);
         if self.failing.is_empty() {
             return None;
         }

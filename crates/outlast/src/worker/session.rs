@@ -20,6 +20,8 @@ pub(super) mod hand_back;
 
 pub(crate) mod retention;
 
+pub(super) mod idle;
+
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -38,6 +40,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use self::idle::IdleChecks;
 use self::live_runs::LiveRuns;
 use self::retention::with_retention;
 use super::attempts::AttemptIds;
@@ -47,6 +50,7 @@ use super::outage::{Call, whole_time};
 use super::read_all::read_history;
 use super::run::machine_cache::MachineCache;
 use super::settings::Settings;
+use crate::client::Client;
 use crate::ids;
 use crate::replay::panic_text;
 
@@ -85,6 +89,10 @@ pub(super) struct Session {
     /// Whether the number of held runs, according to the last beat, differed from the number of live runs.
     held_count_differed: AtomicBool,
     pub(super) attempt_ids: AttemptIds,
+    /// The client of the steps.
+    pub(super) client: Arc<Client>,
+    /// The claims that waiters for an idle worker have requested, and the results of all claims.
+    pub(super) idle_checks: IdleChecks,
     live: Mutex<LiveRuns>,
 }
 
@@ -100,6 +108,11 @@ impl ClaimCounter {
     pub(super) fn begin(&self) -> ClaimInProgress<'_> {
         self.begun.fetch_add(1, Ordering::AcqRel);
         ClaimInProgress(self)
+    }
+
+    /// The number of claims that have begun.
+    pub(super) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Acquire)
     }
 
     /// The number of the claim that is in progress.
@@ -126,19 +139,7 @@ impl Session {
         stopping: CancellationToken,
     ) -> Result<Arc<Self>, WorldError> {
         let id = ids::session();
-        let code = settings.code.code();
-        let join = Join {
-            session: id,
-            host: host_name(),
-            pid: std::process::id(),
-            build: settings.build.clone(),
-            code: if settings.retention.is_some() { with_retention(code) } else { code },
-            queues: settings.queues.clone(),
-            time: settings.session_time,
-            rules: settings.rules,
-            format: settings.format(),
-        };
-        world.join(join).await?;
+        world.join(join_request(id, &settings)).await?;
         let taken_over = match world.takeover(id).await {
             Ok(runs) => runs,
             // This process was frozen since it joined, for so long that the session was taken over. The first claim
@@ -147,17 +148,19 @@ impl Session {
             Err(error) => return Err(error),
         };
         settings.outage.answered(Call::Join);
-        let runtime = Handle::current();
+        let (runtime, lost) = (Handle::current(), CancellationToken::new());
+        let client = Arc::new(Client::of_worker(settings.client_world(&world), settings.codec.clone()));
         let (clock, cached_max) = (world.clock(), settings.cached_max);
+        let committer = Committer::new(world.clone(), id, runtime.clone(), settings.clone(), lost.clone());
         let session = Arc::new(Self {
             id,
             joined_at: clock.now(),
             clock,
-            committer: Arc::new(Committer::new(world.clone(), id, runtime.clone(), &settings)),
+            committer: Arc::new(committer),
             settings,
             cache: Mutex::new(MachineCache::new(cached_max)),
             stopping,
-            lost: CancellationToken::new(),
+            lost,
             is_loss_logged: AtomicBool::new(false),
             has_claimed: CancellationToken::new(),
             capacity_freed: ChangeSignal::new(world.clock()),
@@ -169,6 +172,8 @@ impl Session {
             rules: AtomicU32::new(1),
             held_count_differed: AtomicBool::new(false),
             attempt_ids: AttemptIds::new(id),
+            client,
+            idle_checks: IdleChecks::default(),
             live: Mutex::default(),
             world,
             runtime,
@@ -219,20 +224,21 @@ impl Session {
     /// Gives the session up, and logs the cause unless one was logged before.
     pub(super) fn lose(&self, cause: &str) {
         if !self.is_loss_logged.swap(true, Ordering::AcqRel) {
-            tracing::warn!(session = %self.id, "session lost: {cause}; rejoining");
+            tracing::warn!(session = %self.id, "session lost, rejoining: {cause}");
         }
         self.abandon();
     }
 
-    /// Gives the session up because the world has not acknowledged a beat for this time.
-    pub(super) fn lose_by_silence(&self, time: Duration) {
-        self.lose(&format!("no beat reached {} for {}", self.world_name(), whole_time(time)));
-    }
-
     /// Renews the session, and sends the heartbeat details of its attempts to the world.
     pub(super) async fn beat(&self) -> Result<Beat, WorldError> {
-        let details = self.heartbeats.pending_details(&*self.settings.codec);
-        let beat = self.world.beat(self.id, &self.report(), &details).await?;
+        let details = self.heartbeats.pending_details();
+        let mut report = self.report();
+        let mut beat = self.world.beat(self.id, &report, &details).await;
+        if beat.as_ref().is_err_and(WorldError::is_transient) && report.uncommitted.take().is_some() {
+            // On a full disk there may be room for the report only without this.
+            beat = self.world.beat(self.id, &report, &details).await;
+        }
+        let beat = beat?;
         self.heartbeats.mark_stored(&details);
         self.rules.store(beat.rules, Ordering::Release);
         self.check_held_count(beat.held);
@@ -271,7 +277,9 @@ impl Session {
     pub(super) fn abandon(&self) {
         self.lost.cancel();
         self.abort_tasks();
-        *self.cache.lock() = MachineCache::new(self.settings.cached_max);
+        let cache = std::mem::replace(&mut *self.cache.lock(), MachineCache::new(self.settings.cached_max));
+        // The futures are dropped in the background (`background_drops.rs`).
+        drop(cache);
         *self.hand_back_busy.lock() = None;
         self.capacity_freed.notify();
     }
@@ -338,6 +346,22 @@ fn stuck_on_panic(
             }))
         }
     })
+}
+
+/// What a new session tells the world about its worker.
+fn join_request(session: SessionId, settings: &Settings) -> Join {
+    let code = settings.code.code();
+    Join {
+        session,
+        host: host_name(),
+        pid: std::process::id(),
+        build: settings.build.clone(),
+        code: if settings.retention.is_some() { with_retention(code) } else { code },
+        queues: settings.queues.clone(),
+        time: settings.session_time,
+        rules: settings.rules,
+        format: settings.format(),
+    }
 }
 
 fn host_name() -> String {

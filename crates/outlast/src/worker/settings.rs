@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_core::Codec;
 use outlast_core::event::{FORMAT, RULES, format_of_rules};
+use outlast_core::{Codec, World};
 use tokio::sync::Semaphore;
 
 use super::attempts::PreparedStep;
 use super::attempts::retry_events::OnRetry;
+use super::background_drops::BackgroundDrops;
 use super::log_limit::RunLogs;
 use super::metrics::Meter;
 use super::outage::Outage;
@@ -40,6 +41,8 @@ pub(super) struct Settings {
     pub(super) outage: Arc<Outage>,
     /// Logs retries, failures and stuck runs, with a limit.
     pub(super) run_logs: RunLogs,
+    /// Drops the futures of runs and attempts that are given up.
+    pub(super) drops: Arc<BackgroundDrops>,
     /// The names of the registered steps, sorted.
     pub(super) step_names: Vec<Arc<str>>,
     /// Limits the number of concurrent attempts at blocking steps.
@@ -48,9 +51,16 @@ pub(super) struct Settings {
     pub(super) retention: Option<Duration>,
     /// The highest rules that the worker announces.
     pub(super) rules: u32,
+    /// The world of the clients to which the worker is local, if it is not the one that the worker joins. For tests.
+    pub(super) local_world: Option<Arc<dyn World>>,
 }
 
 impl Settings {
+    /// The world of the clients to which a worker of `world` is local.
+    pub(super) fn client_world(&self, world: &Arc<dyn World>) -> Arc<dyn World> {
+        self.local_world.as_ref().unwrap_or(world).clone()
+    }
+
     /// The highest durable format that the worker announces.
     pub(super) fn format(&self) -> u32 {
         if self.rules < RULES { format_of_rules(self.rules) } else { FORMAT }

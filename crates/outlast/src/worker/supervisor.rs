@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_core::Busy;
+use outlast_core::{Backoff, Busy};
 use tokio_util::sync::CancellationToken;
 
 use super::CurrentSession;
@@ -17,10 +17,10 @@ use super::session::claim_loop::{ClaimLoopEnd, claim_until_stopped};
 use super::session::hand_back::hand_back_unknown_runs;
 use super::session::retention::delete_old_runs;
 use super::session::watchdog::Watchdog;
-use crate::clock::{monotonic, pause};
+use crate::clock::{monotonic, pause, pause_before_retry, within};
 
-/// The pause between two attempts to join again.
-const REJOIN_PAUSE: Duration = Duration::from_millis(200);
+/// The pauses between two attempts to join again.
+const REJOIN_BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_millis(500));
 
 /// Works under one session after the other until the worker stops. `busy` keeps a virtual clock from advancing before
 /// the first claim.
@@ -48,8 +48,9 @@ pub(super) async fn supervise(current: Arc<CurrentSession>, stopping: Cancellati
     }
 }
 
-/// Waits until all runs are released, for at most the drain time.
+/// Waits until all runs are released and their futures are dropped, for at most the drain time.
 async fn drain(session: &Arc<Session>) {
+    let end = monotonic() + session.settings.drain;
     session.ask_runs_to_stop();
     tokio::select! {
         biased;
@@ -64,6 +65,14 @@ async fn drain(session: &Arc<Session>) {
         }
     }
     session.abandon();
+    let drops = &session.settings.drops;
+    if within(drops.finished(), end).await.is_none() {
+        let futures = drops.left();
+        tracing::warn!(
+            session = %session.id, futures,
+            "the drain time is over; {futures} futures of runs are still being dropped"
+        );
+    }
 }
 
 /// Reports to the world that the worker is draining, without waiting for the next beat. Never completes.
@@ -101,18 +110,19 @@ fn start_watchdog(session: &Arc<Session>) -> Option<Watchdog> {
 
 /// Leaves the lost session, so that its runs are ready for others at once, and joins with a new one.
 async fn rejoin(current: &CurrentSession, lost: &Arc<Session>, stopping: &CancellationToken) {
-    let began = monotonic();
+    let (began, mut backoff) = (monotonic(), REJOIN_BACKOFF);
     while !stopping.is_cancelled() {
         let _ = lost.world.leave(lost.id).await;
         match Session::join(lost.world.clone(), lost.settings.clone(), stopping.clone()).await {
             Ok(session) => {
                 session.log_rejoined(monotonic().saturating_sub(began));
-                *current.0.lock() = session;
+                let before = std::mem::replace(&mut *current.0.lock(), session);
+                drop(before);
                 return;
             }
             Err(error) => {
                 lost.settings.outage.failed(Call::Join, &error);
-                pause(REJOIN_PAUSE).await;
+                pause_before_retry(&mut backoff).await;
             }
         }
     }

@@ -46,12 +46,28 @@ async fn start_worker(world: &Arc<SqliteWorld>, attempts: &Arc<AtomicU32>) -> Wo
 /// fails, so a large one is tried.
 async fn check_refusal(client: &Client, path: &Path) {
     let big = "y".repeat(2_000_000);
-    let refused = client.start(greedy, big).await.expect_err("there is no room");
+    let refused = client.retry_unavailable("0s").start(greedy, big).await.expect_err("there is no room");
     let text = refused.to_string();
     assert!(text.contains(path.to_str().unwrap()) && text.contains("the disk is full"), "{text}");
     assert!(text.contains("free some space, then work resumes by itself"), "{text}");
     let known: u64 = client.counts().await.unwrap().values().sum();
     assert_eq!(known, u64::from(RUNS), "a refused start leaves nothing");
+}
+
+/// Waits until a run is explained by the full disk, and not by the step whose outcome does not fit.
+async fn check_explanation(client: &Client, runs: &[RunHandle<usize>], place: &str) {
+    wait_until_true(&format!("an explanation {place}"), || async {
+        for run in runs {
+            let why = client.explain(run.id()).await.unwrap();
+            if why.not_committed.is_some() {
+                assert!(why.sentence.contains("the disk is full"), "{}", why.sentence);
+                assert!(!why.sentence.contains("attempt"), "{}", why.sentence);
+                return true;
+            }
+        }
+        false
+    })
+    .await;
 }
 
 #[workflow]
@@ -84,7 +100,9 @@ async fn work_pauses_while_the_disk_is_full_and_continues_by_itself() {
     wait_until_true("work to pause", || async { attempts.load(Ordering::Relaxed) >= RUNS }).await;
     check_refusal(&client, &path).await;
     wait_until_true("several beats", || async { worker.metrics().beats > 3 }).await;
-    assert!(!client.counts().await.unwrap().contains_key(&Status::Completed), "nothing fits any more");
+    assert_eq!(client.counts().await.unwrap()[&Status::Completed], 0, "nothing fits any more");
+    check_explanation(&client, &runs, "in the process of the worker").await;
+    check_explanation(&Client::new(open(&path)), &runs, "in another process").await;
     assert_eq!(worker.metrics().sessions_lost, 0, "a beat needs no room");
 
     world.limit_pages(None).await.unwrap();

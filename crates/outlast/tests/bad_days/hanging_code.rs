@@ -153,7 +153,7 @@ async fn a_worker_whose_threads_are_all_blocked_leaves_its_runs_to_others() {
     let folder = tempfile::tempdir().unwrap();
     let world = world(folder.path()).await;
     // A runtime with one thread, which the workflow blocks.
-    let (started, starts) = std::sync::mpsc::channel();
+    let (started, starts) = std::sync::mpsc::sync_channel(1_000);
     let other = self::world(folder.path()).await;
     let thread = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -11,6 +11,7 @@
 //! * `late_commit`: a disconnected process, and its late commit.
 //! * [`scarce_resources`]: no file descriptors, no memory.
 //! * [`full_disk`]: no space on the disk, and space again.
+//! * [`lost_file`]: a file that is removed while it is used.
 //! * [`panics`]: user code that panics.
 //! * [`metrics`]: the counters of a worker.
 //!
@@ -29,6 +30,7 @@ mod idle;
 mod killed;
 mod last_details;
 mod late_commit;
+mod lost_file;
 mod metrics;
 mod neighbours;
 mod panics;

@@ -25,6 +25,8 @@ enum Fault {
     Refuse,
     /// As the other two, but each turn is answered with the error, not the call as a whole.
     AnswerEach { error: WorldError, is_done: bool },
+    /// Executes the call, and answers the elements from this position on with `Unavailable`.
+    LoseAnswersFrom(usize),
     /// Executes a future before the call.
     Before(Pin<Box<dyn Future<Output = ()> + Send>>),
 }
@@ -43,12 +45,16 @@ struct FaultState {
     fenced: usize,
     is_unavailable: bool,
     unreadable: BTreeSet<RunId>,
+    /// The runs whose turns are refused, with the errors.
+    refused: BTreeMap<RunId, WorldError>,
 }
 
 /// The planned faults, and the calls so far. Clones share the same state.
 #[derive(Clone)]
 pub(super) struct Faults {
     state: Arc<Mutex<FaultState>>,
+    /// The number of turns that were refused, by their runs.
+    refused_turns: watch::Sender<BTreeMap<RunId, usize>>,
     clock: Arc<SkewedClock>,
 }
 
@@ -56,6 +62,11 @@ impl Faults {
     /// Executes the call after `skip` others, and loses its answer. An empty claim does not count.
     pub(super) fn lose_answer(&self, call: Call, skip: usize) {
         self.plan(call, skip, |_| true, Fault::LoseAnswer);
+    }
+
+    /// Executes the next call, and loses the answers to its elements from this position on.
+    pub(super) fn lose_answers_from(&self, call: Call, position: usize) {
+        self.plan(call, 0, |_| true, Fault::LoseAnswersFrom(position));
     }
 
     /// Answers the call after `skip` others with `Unavailable`, without executing it.
@@ -84,6 +95,43 @@ impl Faults {
     /// From now on all calls that faults can affect are refused, or none.
     pub(super) fn set_unavailable(&self, is_unavailable: bool) {
         self.state.lock().is_unavailable = is_unavailable;
+    }
+
+    /// From now on the turns of this run are refused with the error. Those of other runs in the same call are not.
+    pub(super) fn refuse_turns_of(&self, run: RunId, error: WorldError) {
+        self.state.lock().refused.insert(run, error);
+    }
+
+    /// From now on the turns of this run are accepted.
+    pub(super) fn accept_turns_of(&self, run: RunId) {
+        self.state.lock().refused.remove(&run);
+    }
+
+    /// Waits until this many turns of the run were refused.
+    pub(super) async fn wait_for_refused_turns(&self, run: RunId, count: usize) {
+        let is_there = |refused: &BTreeMap<_, usize>| refused.get(&run).is_some_and(|turns| *turns >= count);
+        self.refused_turns.subscribe().wait_for(is_there).await.unwrap();
+    }
+
+    /// Commits the turns that are not refused.
+    async fn commit_accepted(
+        &self,
+        inner: &dyn World,
+        session: SessionId,
+        turns: &[Turn],
+    ) -> Answers<Committed> {
+        let refused = self.state.lock().refused.clone();
+        let accepted: Vec<_> =
+            turns.iter().filter(|turn| !refused.contains_key(&turn.run)).cloned().collect();
+        let mut answers = inner.commit(session, &accepted).await?.into_iter();
+        let answer = |turn: &Turn| match refused.get(&turn.run) {
+            Some(error) => {
+                self.refused_turns.send_modify(|refused| *refused.entry(turn.run).or_default() += 1);
+                Some(Err(error.clone()))
+            }
+            None => answers.next(),
+        };
+        Ok(turns.iter().filter_map(answer).collect())
     }
 
     /// Executes the next commit or not, and answers each of its turns with the error.
@@ -177,6 +225,23 @@ impl Faults {
     ) -> Result<T, WorldError> {
         answer(self.next(call, size, &[]), calling).await
     }
+
+    /// As [`call`](Self::call), for a call that has one answer per element.
+    async fn call_each<T>(
+        &self,
+        call: Call,
+        size: usize,
+        calling: impl Future<Output = Answers<T>>,
+    ) -> Answers<T> {
+        match self.next(call, size, &[]) {
+            Some(Fault::LoseAnswersFrom(position)) => {
+                let mut answers = calling.await?;
+                answers.iter_mut().skip(position).for_each(|answer| *answer = Err(unavailable()));
+                Ok(answers)
+            }
+            fault => answer(fault, calling).await,
+        }
+    }
 }
 
 async fn answer<T>(
@@ -186,7 +251,7 @@ async fn answer<T>(
     match fault {
         None => calling.await,
         Some(Fault::Refuse | Fault::AnswerEach { .. }) => Err(unavailable()),
-        Some(Fault::LoseAnswer) => calling.await.and(Err(unavailable())),
+        Some(Fault::LoseAnswer | Fault::LoseAnswersFrom(_)) => calling.await.and(Err(unavailable())),
         Some(Fault::Before(first)) => {
             first.await;
             calling.await
@@ -269,7 +334,11 @@ pub(super) struct FaultyWorld {
 
 impl FaultyWorld {
     pub(super) fn wrap(inner: Arc<dyn World>, clock: TestClock) -> (Arc<dyn World>, Faults) {
-        let faults = Faults { state: Arc::default(), clock: SkewedClock::new(clock) };
+        let faults = Faults {
+            state: Arc::default(),
+            refused_turns: watch::Sender::default(),
+            clock: SkewedClock::new(clock),
+        };
         (Arc::new(Self { inner, faults: faults.clone() }), faults)
     }
 }
@@ -282,23 +351,7 @@ impl std::fmt::Debug for FaultyWorld {
 
 /// Whether faults can affect this method.
 fn can_fail(method: Call) -> bool {
-    use Call::{Beat, Claim, Commit, Ended, Held, Histories, Inbox, Join, Leave, Run, Send, Start, Takeover};
-    matches!(
-        method,
-        Start
-            | Send
-            | Claim
-            | Commit
-            | Held
-            | Inbox
-            | Leave
-            | Takeover
-            | Beat
-            | Join
-            | Run
-            | Ended
-            | Histories
-    )
+    !matches!(method, Call::BlockedBy | Call::Deliver)
 }
 
 impl WorldWrapper for FaultyWorld {
@@ -315,7 +368,7 @@ impl WorldWrapper for FaultyWorld {
     }
 
     async fn start(&self, starts: Vec<Start>) -> Answers<Started> {
-        self.faults.call(Call::Start, starts.len(), self.inner.start(starts)).await
+        self.faults.call_each(Call::Start, starts.len(), self.inner.start(starts)).await
     }
 
     async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError> {
@@ -329,7 +382,7 @@ impl WorldWrapper for FaultyWorld {
         if self.faults.is_unreadable(run) {
             return Err(WorldError::corrupt(format!("event 0 of run {run} makes no sense")));
         }
-        self.inner.history(run, from, limit).await
+        self.call(Call::History, self.inner.history(run, from, limit)).await
     }
 
     async fn histories(&self, runs: &[RunId]) -> Answers<Vec<TurnRecord>> {
@@ -337,7 +390,7 @@ impl WorldWrapper for FaultyWorld {
     }
 
     async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent> {
-        self.faults.call(Call::Send, messages.len(), self.inner.send(messages)).await
+        self.faults.call_each(Call::Send, messages.len(), self.inner.send(messages)).await
     }
 
     async fn beat(
@@ -357,7 +410,7 @@ impl WorldWrapper for FaultyWorld {
                 first.await;
                 self.inner.claim(session, request).await
             }
-            Some(Fault::LoseAnswer) => {
+            Some(Fault::LoseAnswer | Fault::LoseAnswersFrom(_)) => {
                 let work = self.inner.claim(session, request).await?;
                 if work.claimed.is_empty() {
                     self.faults.lose_answer(Call::Claim, 0);
@@ -371,7 +424,7 @@ impl WorldWrapper for FaultyWorld {
     async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
         let (inner, faults, on_the_wire) = (self.inner.clone(), self.faults.clone(), turns.to_vec());
         let commit = async move {
-            let answers = inner.commit(session, &on_the_wire).await;
+            let answers = faults.commit_accepted(&*inner, session, &on_the_wire).await;
             let is_fenced = |answer: &&Result<_, _>| matches!(answer, Err(WorldError::Fenced(_)));
             faults.state.lock().fenced += answers.iter().flatten().filter(is_fenced).count();
             answers

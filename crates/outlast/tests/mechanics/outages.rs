@@ -24,7 +24,7 @@ async fn asks(ctx: Context) -> Result<String, Error> {
 pub(super) struct Lines(Arc<Mutex<Vec<(Level, String)>>>, Arc<Mutex<Vec<String>>>);
 
 impl Lines {
-    fn take(&self) -> Vec<(Level, String)> {
+    pub(super) fn take(&self) -> Vec<(Level, String)> {
         std::mem::take(&mut *self.0.lock())
     }
 
@@ -70,7 +70,7 @@ impl Subscriber for Lines {
 }
 
 /// Advances the time of retry pauses; the world's clock stands still.
-async fn pass(time: Duration) {
+pub(super) async fn pass(time: Duration) {
     const MOMENT: Duration = Duration::from_millis(50);
     for _ in 0..time.as_millis() / MOMENT.as_millis() {
         tokio::time::advance(MOMENT).await;
@@ -136,19 +136,6 @@ async fn who_waits_for_an_output_outlasts_an_outage() {
         engine.client.send(run.id(), "answer", "late").await.unwrap();
         assert_eq!(waiting.await.unwrap().unwrap(), "late");
         worker.stop().await.unwrap();
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_that_was_given_up_says_that_it_is_to_be_made_again() {
-    with_timeout(async {
-        let engine = TestEngine::memory().await;
-        engine.faults.set_unavailable(true);
-        let error = engine.client.start(asks, ()).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unavailable);
-        assert_eq!(error.message(), "the test lost the answer (tried 5 times: make the call again)");
-        assert_eq!(engine.faults.count(Call::Start), 5);
     })
     .await;
 }

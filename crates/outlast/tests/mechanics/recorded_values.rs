@@ -9,6 +9,7 @@ on_every_world! {
     a_value_is_computed_once_through_a_crash,
     a_value_over_the_limit_fails_its_call_and_the_run_continues,
     a_float_that_json_does_not_have_is_an_error_where_it_is_written,
+    a_some_that_json_cannot_tell_from_none_is_an_error_where_it_is_written,
     details_of_an_error_past_the_limit_are_left_out_of_the_history,
     a_run_sleeps_until_a_moment_through_a_crash,
     a_moment_that_is_past_is_there_at_once,
@@ -92,6 +93,44 @@ async fn a_float_that_json_does_not_have_is_an_error_where_it_is_written(engine:
     engine.clock.run_until_idle().await;
     run.output().await.unwrap();
     assert_eq!(engine.steps.count("divided"), 1, "another attempt would not end better");
+}
+
+async fn a_some_that_json_cannot_tell_from_none_is_an_error_where_it_is_written(engine: TestEngine) {
+    type Nested = Option<Option<u32>>;
+
+    #[step]
+    async fn echo_nested(cx: StepContext<StepState>, value: Nested) -> Result<Nested, StepError> {
+        cx.state().log("echoed");
+        Ok(value.map(|value| value.filter(|number| *number > 0)))
+    }
+    #[workflow]
+    async fn nests(ctx: Context, value: Nested) -> Result<Nested, Error> {
+        // An input and a recorded value, and the output of a step.
+        for problem in [
+            ctx.step(echo_nested, Some(None)).await.unwrap_err(),
+            ctx.step(echo_nested, Some(Some(0))).await.unwrap_err(),
+            ctx.record("nested", || Some(())).unwrap_err(),
+        ] {
+            assert_eq!(problem.kind(), ErrorKind::Invalid);
+            assert!(problem.message().contains("which JSON cannot tell from `None`"), "{problem}");
+        }
+        assert_eq!(ctx.step(echo_nested, None).await?, None);
+        assert_eq!(ctx.step(echo_nested, Some(Some(7))).await?, Some(Some(7)));
+        let received: Nested = ctx.hook("value").await?;
+        assert_eq!((value, received), (Some(Some(1)), Some(Some(2))));
+        Ok(Some(None))
+    }
+    let _worker = engine.worker((nests, echo_nested)).await;
+    let is_refused = |error: Error| {
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.message().contains("which JSON cannot tell from `None`"), "{error}");
+    };
+    is_refused(engine.client.start(nests, Some(None)).await.unwrap_err());
+    let run = engine.client.start(nests, Some(Some(1))).await.unwrap();
+    is_refused(engine.client.send(run.id(), "value", &Some(None::<u32>)).await.unwrap_err());
+    engine.client.send(run.id(), "value", &Some(Some(2))).await.unwrap();
+    is_refused(run.output().await.unwrap_err());
+    assert_eq!(engine.steps.count("echoed"), 3, "another attempt would not end better");
 }
 
 async fn details_of_an_error_past_the_limit_are_left_out_of_the_history(engine: TestEngine) {

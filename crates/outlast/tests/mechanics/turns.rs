@@ -262,6 +262,7 @@ fn taken(key: &str) -> outlast::core::Start {
         not_before: None,
         deadline: None,
         policy: None,
+        requester: None,
     }
 }
 

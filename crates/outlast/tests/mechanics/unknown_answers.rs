@@ -150,11 +150,11 @@ async fn a_cancel_without_an_answer_is_delivered_once(engine: TestEngine) {
 }
 
 async fn a_call_that_is_never_answered_is_an_error_and_not_a_hang(engine: TestEngine) {
-    for _ in 0..10 {
-        engine.faults.refuse(Call::Start, 0);
-    }
-    let error = engine.client.start(greet, "ada".to_owned()).await.unwrap_err();
+    engine.faults.set_unavailable(true);
+    let client = engine.client.retry_unavailable("100ms");
+    let error = client.start(greet, "ada".to_owned()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    engine.faults.set_unavailable(false);
     assert_eq!(count_runs(&engine).await, 0);
 }
 

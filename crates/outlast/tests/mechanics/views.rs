@@ -1,6 +1,6 @@
 //! Views of runs, operation by operation, and of workers.
 
-use outlast::core::{Payload, PayloadError};
+use outlast::core::{Event, OpNumber, Payload, PayloadError};
 use outlast::prelude::*;
 use outlast::{Codec, ErrorKind, OperationKind, OperationStatus, OperationView, RunId, Status};
 
@@ -14,6 +14,8 @@ on_every_world! {
     steps_timers_and_hooks_are_the_operations_of_their_kind,
     children_are_runs_and_operations,
     an_abandoned_child_is_no_open_operation,
+    payloads_can_be_left_out,
+    events_of_an_operation_and_of_a_message,
     payloads_pass_the_clients_codec,
     a_payload_of_another_codec_is_as_stored,
     views_of_an_unknown_run_are_refused,
@@ -35,6 +37,54 @@ async fn everything(ctx: Context, number: u32) -> Result<u32, Error> {
 #[workflow]
 async fn double(_ctx: Context, number: u32) -> Result<u32, Error> {
     if number == 13 { Err(Error::msg("unlucky")) } else { Ok(2 * number) }
+}
+
+async fn payloads_can_be_left_out(engine: TestEngine) {
+    let _worker = engine.worker((everything, double)).await;
+    let run = engine.client.start(everything, 2).await.unwrap();
+    engine.run_to("2h").await;
+    run.send("answer", &5).await.unwrap();
+    run.output().await.unwrap();
+    let (whole, bare) = (engine.client.operations(run.id()), engine.client.operations(run.id()));
+    let (mut whole, bare) = (whole.await.unwrap(), bare.without_payloads().await.unwrap());
+    assert!(whole.iter().any(|view| view.output.is_some()));
+    for view in &mut whole {
+        (view.input, view.output) = (None, None);
+    }
+    assert_eq!(bare, whole, "everything else is the same");
+    assert_eq!(engine.client.steps(run.id()).without_payloads().await.unwrap(), bare[1..3]);
+    let null = Payload::null();
+    for event in engine.client.events(run.id()).without_payloads().await.unwrap() {
+        match event.event {
+            Event::StepStarted { input, .. } => assert_eq!(input, null),
+            Event::StepCompleted { output, .. } => assert_eq!(output, null),
+            Event::HookReceived { payload, .. } => assert_eq!(payload, null),
+            Event::RunStarted(started) => assert_eq!(started.input, null),
+            _ => {}
+        }
+    }
+}
+
+async fn events_of_an_operation_and_of_a_message(engine: TestEngine) {
+    let _worker = engine.worker((everything, double)).await;
+    let run = engine.client.start(everything, 2).await.unwrap();
+    engine.run_to("2h").await;
+    run.send("answer", &5).await.unwrap();
+    run.output().await.unwrap();
+    let all = engine.client.events(run.id()).await.unwrap();
+    let numbers: Vec<_> = all.iter().map(|event| event.number).collect();
+    assert_eq!(numbers, (0..all.len() as u64).collect::<Vec<_>>());
+    let kinds = |events: Vec<outlast::EventView>| {
+        events.iter().map(|event| (event.number, event.event.kind())).collect::<Vec<_>>()
+    };
+    let flaky = engine.client.events(run.id()).operation(OpNumber(2)).await.unwrap();
+    let retried: Vec<_> = flaky.iter().map(|event| event.event.kind()).collect();
+    assert_eq!(retried, ["step_started", "step_retried", "step_retried", "step_completed"]);
+    let hook = kinds(engine.client.events(run.id()).operation(OpNumber(4)).await.unwrap());
+    assert_eq!(hook.iter().map(|(_, kind)| *kind).collect::<Vec<_>>(), ["hook_opened", "hook_received"]);
+    let message = all.iter().find_map(|event| event.event.message()).unwrap();
+    let of_message = engine.client.events(run.id()).message(message).await.unwrap();
+    assert_eq!(kinds(of_message), [hook[1]]);
 }
 
 fn line(view: &OperationView) -> String {

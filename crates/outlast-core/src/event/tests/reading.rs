@@ -99,6 +99,7 @@ fn a_missing_field_is_an_error_that_names_it() {
         hook_received: {"message", "name", "payload"}
         hook_rejected: {"message", "name", "reason"}
         hook_taken: {"message", "op"}
+        operation_cancelled: {"op"}
         run_cancelled: {"failure"}
         run_completed: {"output"}
         run_failed: {"failure"}

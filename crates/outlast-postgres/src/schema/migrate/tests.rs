@@ -83,6 +83,7 @@ fn new_start(number: u128) -> Start {
         not_before: None,
         deadline: None,
         policy: None,
+        requester: None,
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) fn batchable_turns(turns: &[Turn], first: usize) -> Vec<usize> {
         let (own_key, child_keys) = requested_keys(turn);
         has_own_key |= own_key.is_some();
         has_child_key |= !child_keys.is_empty();
-        is_exclusive |= turn::is_exclusive(turn);
+        is_exclusive |= turn.is_exclusive();
         let mut turn_keys = own_key.into_iter().chain(child_keys);
         let fits = bytes <= STATEMENT_BYTES_MAX
             && runs.insert(turn.run)
@@ -132,7 +132,7 @@ impl CommitBatch {
         self.first_run.get_or_insert(turn.run);
         self.outboxes.add(turn, nth, rules)?;
         let events = turn::events_json(turn);
-        self.is_exclusive |= turn::is_exclusive(turn);
+        self.is_exclusive |= turn.is_exclusive();
         self.requests_keys |= requests_keys(turn);
         if turn::locks_row(turn, session) {
             self.locked_runs.insert(turn.run);

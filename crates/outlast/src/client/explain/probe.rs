@@ -46,7 +46,7 @@ impl Client {
             if searched.is_empty() {
                 break;
             }
-            let page = self.world.runs(query.clone()).await?;
+            let page = self.repeat(|| self.world.runs(query.clone())).await?;
             for run in page.runs {
                 let Some(worker) = run.owner.filter(|owner| searched.contains(owner)) else { continue };
                 searched.retain(|session| *session != worker);

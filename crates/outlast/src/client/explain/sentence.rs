@@ -333,6 +333,15 @@ pub(super) fn add_kept(sentence: &mut String, kept: u64, unread: u64) {
     *sentence = append(std::mem::take(sentence), &added);
 }
 
+/// Adds that the world refuses the run's last turn.
+pub(super) fn add_not_committed(sentence: &mut String, error: &str) {
+    let added = format!(
+        " Its last turn is not committed, and is tried again until the world accepts it: {}",
+        sentence_end(error)
+    );
+    *sentence = append(std::mem::take(sentence), &added);
+}
+
 /// Adds a note when the run was asked to stop.
 pub(super) fn add_stopping(sentence: &mut String, stopping: &Stopping, now: Timestamp) {
     let Stopping { reason, at, is_told } = stopping;

@@ -144,6 +144,7 @@ fn event(
         "child_cancelled" => Event::ChildCancelled { op, failure: Failure::new(failure_kind(first), more) },
         "child_detached" => Event::ChildDetached { op, run: RunId::from_bits(rest.parse().unwrap()) },
         "child_dropped" => Event::ChildDropped { op },
+        "operation_cancelled" => Event::OperationCancelled { op },
         "timer_woken" => Event::TimerWoken { message, ops: numbers().collect() },
         "tags_set" => Event::TagsSet { op, tags: [(first.into(), more.into())].into() },
         "value_recorded" => Event::ValueRecorded { op, name: first.into(), value: Ok(payload(more)) },

@@ -52,6 +52,10 @@ enum Program {
     DropAfter(Leaf, Box<Program>),
     /// Asks for an operation, does something else, and awaits it.
     AwaitAfter(Leaf, Box<Program>),
+    /// Asks for an operation, does something else, cancels the operation, and awaits it.
+    CancelAfter(Leaf, Box<Program>),
+    /// The first to succeed; the others are dropped.
+    RaceOk(Vec<Program>),
     /// Does the second when the run was cancelled meanwhile.
     CleanUp(Box<Program>, Box<Program>),
     /// One by chance.
@@ -108,6 +112,7 @@ impl Leaf {
             }
             Self::Child(number, timeout, choice) => {
                 let child = ctx.child(CHILD, *number).on_parent_end(*choice);
+                let child = if *number == 0 { child.cancel_on_drop() } else { child };
                 RequestedOperation::Child(match timeout {
                     Some(seconds) => child.timeout(format!("{seconds}s")),
                     None => child,
@@ -123,6 +128,16 @@ impl Leaf {
 }
 
 impl RequestedOperation {
+    fn cancel(&self) {
+        match self {
+            Self::Step(step) => step.cancel(),
+            Self::Timer(timer) => timer.cancel(),
+            Self::Hook(hook) => hook.cancel(),
+            Self::Child(child) => child.cancel(),
+            Self::Abandoned(_) => {}
+        }
+    }
+
     async fn outcome(self) -> Result<String, Error> {
         match self {
             Self::Step(step) => step.await.map(|output| format!("s{output}")),
@@ -174,6 +189,13 @@ fn interpret<'a>(ctx: &'a Context, program: &'a Program) -> Interpreted<'a> {
                 let seen = interpret(ctx, program).await?;
                 format!("{seen} {}", asked.outcome().await?)
             }
+            Program::CancelAfter(leaf, program) => {
+                let asked = leaf.ask(ctx);
+                let seen = interpret(ctx, program).await?;
+                asked.cancel();
+                format!("{seen} {:?}", asked.outcome().await)
+            }
+            Program::RaceOk(programs) => format!("ok{:?}", race_ok(each(programs)).await),
             Program::CleanUp(program, clean_up) => {
                 let seen = interpret(ctx, program).await;
                 match seen {
@@ -294,6 +316,8 @@ fn any_part() -> impl Strategy<Value = Program> {
             2 => some().prop_map(Program::RaceUnordered),
             1 => (any_leaf(), boxed()).prop_map(|(leaf, program)| Program::DropAfter(leaf, program)),
             2 => (any_leaf(), boxed()).prop_map(|(leaf, program)| Program::AwaitAfter(leaf, program)),
+            2 => (any_leaf(), boxed()).prop_map(|(leaf, program)| Program::CancelAfter(leaf, program)),
+            1 => some().prop_map(Program::RaceOk),
             2 => (boxed(), boxed()).prop_map(|(program, clean_up)| Program::CleanUp(program, clean_up)),
             2 => (some(), 1..4_usize).prop_map(|(programs, limit)| Program::Parallel(programs, limit)),
             1 => (some(), 1..4_usize).prop_map(|(programs, limit)| Program::ParallelAll(programs, limit)),
@@ -358,6 +382,6 @@ fn the_random_programs_are_worth_running() {
         }
     }
     let rare: Vec<_> = kinds.iter().filter(|(_, count)| **count < 10).collect();
-    assert!(kinds.len() == 29 && rare.is_empty(), "{kinds:?}");
+    assert!(kinds.len() == 30 && rare.is_empty(), "{kinds:?}");
     assert!(parts > 400, "{parts} parts");
 }

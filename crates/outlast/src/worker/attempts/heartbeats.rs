@@ -4,9 +4,8 @@
 //! details has no entry here.
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use outlast_core::{Codec, Event, HeartbeatDetails, OpNumber, Payload, RunId};
+use outlast_core::{Event, HeartbeatDetails, OpNumber, Payload, RunId};
 use parking_lot::Mutex;
 
 use crate::worker::run::fact::attempt_of;
@@ -30,14 +29,14 @@ struct HeartbeatEntry {
 
 #[derive(Clone, Debug, PartialEq)]
 enum PendingChange {
-    /// Store these details, which are not encoded yet.
+    /// Store these encoded details.
     Store(Payload),
     /// Delete the stored details, which are not needed any more.
     Delete,
 }
 
 impl Heartbeats {
-    /// Sets the details that an attempt of a held run reported last.
+    /// Sets the encoded details that an attempt of a held run reported last.
     pub(crate) fn put(&self, run: RunId, op: OpNumber, attempt: u32, details: Payload) {
         let mut entries = self.0.lock();
         let entry = entries.entry((run, op)).or_insert(HeartbeatEntry {
@@ -115,24 +114,18 @@ impl Heartbeats {
         }
     }
 
-    /// Returns the changes for the next beat, encoded.
-    pub(in crate::worker) fn pending_details(&self, codec: &dyn Codec) -> Vec<HeartbeatDetails> {
-        let pending: Vec<_> = {
-            let mut entries = self.0.lock();
-            let pending = entries.iter_mut().filter_map(|(key, entry)| {
-                entry.is_newer = false;
-                Some((*key, entry.attempt, entry.pending.clone()?))
-            });
-            pending.collect()
-        };
-        let encoded = pending.into_iter().filter_map(|((run, op), attempt, pending)| {
-            let details = match pending {
-                PendingChange::Store(plain) => Some(encoded(codec, plain)?),
+    /// Returns the changes for the next beat.
+    pub(in crate::worker) fn pending_details(&self) -> Vec<HeartbeatDetails> {
+        let mut entries = self.0.lock();
+        let pending = entries.iter_mut().filter_map(|(&(run, op), entry)| {
+            entry.is_newer = false;
+            let details = match entry.pending.clone()? {
+                PendingChange::Store(details) => Some(details),
                 PendingChange::Delete => None,
             };
-            Some(HeartbeatDetails { run, op, attempt, details })
+            Some(HeartbeatDetails { run, op, attempt: entry.attempt, details })
         });
-        encoded.collect()
+        pending.collect()
     }
 
     /// Records that the world has stored these details. Details that attempts have reported since the beat began are
@@ -169,15 +162,8 @@ fn delete(entries: &mut HeartbeatEntries, key: (RunId, OpNumber)) {
     }
 }
 
-/// Encodes details. They are optional: a codec that fails or panics must not prevent the beat.
-fn encoded(codec: &dyn Codec, plain: Payload) -> Option<Payload> {
-    catch_unwind(AssertUnwindSafe(|| codec.encode(plain))).ok()?.ok()
-}
-
 #[cfg(test)]
 mod tests {
-    use outlast_core::PlainJson;
-
     use super::*;
 
     const RUN: RunId = RunId::from_bits(7);
@@ -188,14 +174,14 @@ mod tests {
     }
 
     fn pending(heartbeats: &Heartbeats) -> Vec<Option<Payload>> {
-        heartbeats.pending_details(&PlainJson).into_iter().map(|details| details.details).collect()
+        heartbeats.pending_details().into_iter().map(|details| details.details).collect()
     }
 
     #[test]
     fn details_reported_during_a_beat_are_sent_with_the_next_one() {
         let heartbeats = Heartbeats::default();
         heartbeats.put(RUN, OP, 1, details(1));
-        let beat = heartbeats.pending_details(&PlainJson);
+        let beat = heartbeats.pending_details();
         heartbeats.put(RUN, OP, 1, details(2));
         heartbeats.mark_stored(&beat);
         assert_eq!(pending(&heartbeats), [Some(details(2))]);
@@ -217,9 +203,9 @@ mod tests {
         heartbeats.outcomes_committed(RUN, &ended, &[]);
         assert_eq!(pending(&heartbeats), []);
         heartbeats.put(RUN, OP, 1, details(1));
-        heartbeats.mark_stored(&heartbeats.pending_details(&PlainJson));
+        heartbeats.mark_stored(&heartbeats.pending_details());
         heartbeats.outcomes_committed(RUN, &ended, &[]);
-        let beat = heartbeats.pending_details(&PlainJson);
+        let beat = heartbeats.pending_details();
         assert_eq!(beat.iter().map(|deletion| deletion.details.clone()).collect::<Vec<_>>(), [None]);
         heartbeats.mark_stored(&beat);
         assert!(heartbeats.0.lock().is_empty());
@@ -231,12 +217,12 @@ mod tests {
         for op in 0..3 {
             heartbeats.put(RUN, OpNumber(op), 1, details(1));
         }
-        heartbeats.mark_stored(&heartbeats.pending_details(&PlainJson));
+        heartbeats.mark_stored(&heartbeats.pending_details());
         heartbeats.outcomes_committed(RUN, &[], &[OP]);
         assert_eq!(pending(&heartbeats), [None], "dropped");
         heartbeats.run_ended(RUN);
         heartbeats.run_released(RUN);
-        let beat = heartbeats.pending_details(&PlainJson);
+        let beat = heartbeats.pending_details();
         assert!(beat.len() == 3 && beat.iter().all(|deletion| deletion.details.is_none()), "{beat:?}");
         heartbeats.mark_stored(&beat);
         assert!(heartbeats.0.lock().is_empty());

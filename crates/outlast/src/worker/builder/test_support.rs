@@ -35,6 +35,14 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         self
     }
 
+    /// Sets the world of the clients whose starts the worker takes without a claim, if the worker joins another one. For
+    /// the test world of `outlast-testkit`.
+    #[must_use]
+    pub fn local_to(mut self, world: Arc<dyn World>) -> Self {
+        self.local_world = Some(world);
+        self
+    }
+
     /// Sets the highest rules that the worker announces, as if it was an older build. For tests.
     #[must_use]
     pub fn rules(mut self, rules: u32) -> Self {

@@ -1,7 +1,8 @@
-//! Turns that are blocked: another transaction has locked a row that they change.
+//! Turns that leave their batch, so that its other turns are answered without waiting for them, and are retried
+//! separately.
 //!
-//! They leave their batch, so that its other turns are answered without waiting for them, and are retried separately,
-//! together with turns that contend for the same run.
+//! Blocked turns, which need a row that another transaction has locked, are retried together with turns that contend for
+//! the same run. Turns that the world refuses for another temporary reason, such as a full disk, form one group.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,12 +12,13 @@ use outlast_core::{RunId, RunSet, Turn, WorldError};
 use tokio::sync::oneshot;
 
 use super::queue::contended_run;
-use super::{CommitAnswer, Committer, Leader, PAUSE_MAX, PAUSE_MIN, START_PAUSE_MAX, TurnResult};
-use crate::clock::pause;
+use super::{BACKOFF, CommitAnswer, Committer, Leader, START_PAUSES_MAX, TurnResult, is_final};
+use crate::clock::{monotonic, pause_before_retry};
 
-/// Blocked turns that contend for the same run: retried alone, each would only wait for the others.
+/// Turns that are retried together. Those that contend for the same run would only wait for each other if each were
+/// retried alone.
 #[derive(Debug)]
-pub(super) struct BlockedGroup {
+pub(super) struct SeparateGroup {
     pub(super) run: RunId,
     /// Whether that run's row is locked, and not the rows of the turns' own runs: several turns are blocked, and no
     /// turn of the batch that contends for the run was written.
@@ -25,7 +27,7 @@ pub(super) struct BlockedGroup {
     answers: Vec<oneshot::Sender<CommitAnswer>>,
 }
 
-impl BlockedGroup {
+impl SeparateGroup {
     /// Groups turns by the run that they contend for. `written` are the runs that written turns of the batch contended
     /// for.
     pub(super) fn by_run(blocked: Vec<(Turn, oneshot::Sender<CommitAnswer>)>, written: &RunSet) -> Vec<Self> {
@@ -39,6 +41,13 @@ impl BlockedGroup {
             group.is_run_locked = group.turns.len() > 1 && !written.contains(&run);
         }
         groups.into_values().collect()
+    }
+
+    /// The group of turns that the world refuses; `None` if there are none.
+    pub(super) fn of_refused(refused: Vec<(Turn, oneshot::Sender<CommitAnswer>)>) -> Option<Self> {
+        let (turns, answers): (Vec<Turn>, Vec<_>) = refused.into_iter().unzip();
+        let run = turns.first()?.run;
+        Some(Self { run, is_run_locked: false, turns, answers })
     }
 }
 
@@ -76,41 +85,47 @@ impl Drop for SeparateRetry {
 }
 
 impl Committer {
-    /// Commits a group of blocked turns outside of the batches: the world waits for the lock, and the call is repeated
-    /// until it succeeds. A start is given up after some tries, as in a batch.
+    /// Commits a group of turns outside of the batches, and repeats that until each has a final result. The world waits
+    /// for the locks that block them. A start is given up after some tries.
     ///
     /// Until the first response, `separate_retry` keeps other turns that contend for the same run out of the batches.
     /// Otherwise these turns would block each batch, which would block the next one.
-    pub(super) async fn commit_blocked(
+    pub(super) async fn commit_separately(
         self: Arc<Self>,
-        group: BlockedGroup,
+        group: SeparateGroup,
         mut separate_retry: Option<SeparateRetry>,
     ) {
-        let BlockedGroup { mut turns, mut answers, .. } = group;
-        let mut wait = PAUSE_MIN;
+        let SeparateGroup { mut turns, mut answers, .. } = group;
+        let (mut backoff, began) = (BACKOFF, monotonic());
         while !turns.is_empty() {
-            pause(wait).await;
-            let results = match self.world.commit(self.session, &turns).await {
+            tokio::select! {
+                biased;
+                () = self.lost.cancelled() => return,
+                () = pause_before_retry(&mut backoff) => {}
+            }
+            let mut results = match self.world.commit(self.session, &turns).await {
                 Ok(results) => results,
                 Err(error) => vec![Err(error); turns.len()],
             };
             drop(separate_retry.take());
-            self.meter.turns.add(results.iter().filter(|result| result.is_ok()).count() as u64);
+            self.settings.meter.turns.add(results.iter().filter(|result| result.is_ok()).count() as u64);
             let missing = || Err(WorldError::Corrupt("the world returned too few results".into()));
-            let results = results.into_iter().chain(std::iter::repeat_with(missing));
+            results.resize_with(turns.len(), missing);
+            self.record_refusals(&turns, &results, began);
             let (mut left, mut left_answers) = (Vec::new(), Vec::new());
             for ((turn, answer), result) in turns.into_iter().zip(answers).zip(results) {
-                let is_given_up = wait >= START_PAUSE_MAX && matches!(turn.based_on, BasedOn::Start(_));
-                if result.as_ref().is_err_and(WorldError::is_transient) && !is_given_up {
-                    left.push(turn);
-                    left_answers.push(answer);
-                } else {
+                let is_given_up =
+                    backoff.pauses() > START_PAUSES_MAX && matches!(turn.based_on, BasedOn::Start(_));
+                if is_final(&result) || is_given_up {
+                    self.uncommitted.answered(turn.run, result.is_ok());
                     // The receiver may be gone; the turn is committed anyway.
                     let _ = answer.send(result);
+                } else {
+                    left.push(turn);
+                    left_answers.push(answer);
                 }
             }
             (turns, answers) = (left, left_answers);
-            wait = (wait * 2).min(PAUSE_MAX);
         }
     }
 }
@@ -124,12 +139,12 @@ mod tests {
     fn blocked_turns_that_send_to_one_run_are_retried_together() {
         let turns = [sends(2, 1), turn(7, true), sends(3, 1), turn(8, true)];
         let blocked = turns.map(|turn| (turn, oneshot::channel().0)).into();
-        let runs = |group: BlockedGroup| group.turns.iter().map(|turn| turn.run.bits()).collect::<Vec<_>>();
-        let groups = BlockedGroup::by_run(blocked, &RunSet::default());
+        let runs = |group: SeparateGroup| group.turns.iter().map(|turn| turn.run.bits()).collect::<Vec<_>>();
+        let groups = SeparateGroup::by_run(blocked, &RunSet::default());
         assert_eq!(groups.iter().map(|group| group.is_run_locked).collect::<Vec<_>>(), [true, false, false]);
         assert_eq!(groups.into_iter().map(runs).collect::<Vec<_>>(), [vec![2, 3], vec![7], vec![8]]);
         let blocked = [sends(2, 1), sends(3, 1)].map(|turn| (turn, oneshot::channel().0)).into();
-        let groups = BlockedGroup::by_run(blocked, &RunSet::from_iter([RunId::from_bits(1)]));
+        let groups = SeparateGroup::by_run(blocked, &RunSet::from_iter([RunId::from_bits(1)]));
         assert!(!groups[0].is_run_locked, "another turn that sends to it was written");
     }
 }

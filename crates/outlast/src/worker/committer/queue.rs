@@ -1,10 +1,12 @@
 //! The queue of turns that wait for a commit, and the choice of the next batch.
 //!
-//! Two rules apply in addition to the order of arrival:
+//! Three rules apply in addition to the order of arrival:
 //!
 //! * A turn without events only releases its run, or was computed from a view of the run. It waits until all batches
 //!   that were in progress when it arrived are answered, so it never conflicts with a turn of the same run in one of
 //!   them.
+//! * A batch with an [exclusive](Turn::is_exclusive) turn is committed alone. In the world it would wait for all other
+//!   commits of the session, and those that follow would overtake it, again and again.
 //! * Turns that contend for a run, because it is their own or because they send to it, are not in two concurrent
 //!   batches: the second one would only wait for the lock on the run's row.
 
@@ -41,6 +43,8 @@ struct BatchInProgress {
     number: u64,
     /// Whether one of its turns sends to another run.
     sends: bool,
+    /// Whether one of its turns is exclusive.
+    is_exclusive: bool,
     /// The runs that its turns contend for; empty if there is only one commit at a time.
     runs: Vec<RunId>,
 }
@@ -90,7 +94,7 @@ impl CommitQueue {
 
     /// Takes the turns that contend for no run with a batch in progress, as the next batch.
     pub(super) fn take(&mut self, commit_concurrency: usize) -> Option<Batch> {
-        if self.turns.is_empty() {
+        if self.turns.is_empty() || self.waits_for_exclusive() {
             return None;
         }
         let (turns, answers) =
@@ -104,9 +108,17 @@ impl CommitQueue {
         let runs =
             if commit_concurrency > 1 { turns.iter().flat_map(contends_for).collect() } else { Vec::new() };
         let sends = turns.iter().any(sends);
-        self.batches.push(BatchInProgress { number, sends, runs });
+        let is_exclusive = turns.iter().any(Turn::is_exclusive);
+        self.batches.push(BatchInProgress { number, sends, is_exclusive, runs });
         let (turns, answers) = if sends { receivers_first(turns, answers) } else { (turns, answers) };
         Some(Batch { number, turns, answers })
+    }
+
+    /// Whether the next batch has to wait for those in progress, because it or one of those has an exclusive turn.
+    fn waits_for_exclusive(&self) -> bool {
+        !self.batches.is_empty()
+            && (self.batches.iter().any(|batch| batch.is_exclusive)
+                || self.turns.iter().any(Turn::is_exclusive))
     }
 
     /// Takes the turns that arrived first, at most one batch.
@@ -167,8 +179,11 @@ impl CommitQueue {
 
     /// Whether [`take`](Self::take) would return a batch.
     pub(super) fn has_batch(&self) -> bool {
-        if self.turns.is_empty() || self.is_contention_impossible() {
-            return !self.turns.is_empty();
+        if self.turns.is_empty() || self.waits_for_exclusive() {
+            return false;
+        }
+        if self.is_contention_impossible() {
+            return true;
         }
         let contended = self.contended_runs();
         self.turns.iter().any(|turn| !contends_for(turn).any(|run| contended.contains(&run)))
@@ -290,14 +305,25 @@ pub(super) mod tests {
         put(&mut queue, 1, false);
         put(&mut queue, 2, true);
         assert_eq!(take(&mut queue), Some((0, vec![1, 2])), "no batch is in progress");
+        queue.batch_ended(0);
+        put(&mut queue, 2, true);
+        assert_eq!(take(&mut queue), Some((1, vec![2])));
         put(&mut queue, 3, true);
-        assert_eq!(take(&mut queue), Some((1, vec![3])));
+        assert_eq!(take(&mut queue), Some((2, vec![3])));
         put(&mut queue, 4, false);
         put(&mut queue, 5, true);
-        assert_eq!(take(&mut queue), Some((2, vec![5])), "4 waits for the batches 0 and 1");
-        queue.batch_ended(1);
+        assert_eq!(take(&mut queue), Some((3, vec![5])), "4 waits for the batches 1 and 2");
+        queue.batch_ended(2);
         assert_eq!(take(&mut queue), None);
-        queue.batch_ended(0);
-        assert_eq!(take(&mut queue), Some((3, vec![4])), "and not for batch 2, which is later");
+        queue.batch_ended(1);
+        assert!(!queue.has_batch(), "4 is exclusive, and batch 3 is in progress");
+        put(&mut queue, 6, true);
+        assert_eq!(take(&mut queue), None, "6 must not overtake 4");
+        queue.batch_ended(3);
+        assert_eq!(take(&mut queue), Some((4, vec![4, 6])));
+        put(&mut queue, 7, true);
+        assert!(!queue.has_batch(), "batch 4 is committed alone");
+        queue.batch_ended(4);
+        assert_eq!(take(&mut queue), Some((5, vec![7])));
     }
 }

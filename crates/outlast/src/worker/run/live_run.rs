@@ -55,6 +55,7 @@ pub(in crate::worker) struct LiveRun<'a> {
 impl<'a> LiveRun<'a> {
     pub(in crate::worker) fn new(task: &'a mut RunTask, machine: Machine, position: RunPosition) -> Self {
         let is_stopping = task.session.stopping.is_cancelled();
+        let drops = task.session.settings.drops.clone();
         let read_position = position.consumed;
         let open_steps = || machine.open_in_place(task.session.clock.now());
         let crash_suspects = CrashSuspects::of(position.columns.crashes, open_steps);
@@ -62,7 +63,7 @@ impl<'a> LiveRun<'a> {
             task,
             machine,
             position,
-            attempts: Attempts::default(),
+            attempts: Attempts::new(drops),
             maybe_attempted: BTreeSet::new(),
             arrived_during_commit: Vec::new(),
             read_position,
@@ -215,6 +216,9 @@ impl<'a> LiveRun<'a> {
         if !self.lost_details.is_empty() {
             steps = steps.into_iter().map(|step| self.with_lost_details(step)).collect();
         }
+        if steps.is_empty() {
+            return Ok(());
+        }
         let session = &self.task.session;
         let settings = &session.settings;
         let prepared = steps.into_iter().filter_map(|step| {
@@ -227,6 +231,8 @@ impl<'a> LiveRun<'a> {
             runtime: &session.runtime,
             meter: &settings.meter,
             headers: self.machine.headers(),
+            requester: &self.machine.requester(),
+            client: &session.client,
             ids: &session.attempt_ids,
             heartbeats: &session.heartbeats,
             rules: self.machine.rules(),

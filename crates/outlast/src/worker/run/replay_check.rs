@@ -40,6 +40,7 @@ impl LiveRun<'_> {
             return Err(Exit::Stuck(Stuck { reason: StuckReason::Diverged, message, build: String::new() }));
         }
         replayed.take_pending_outbox_of(&mut self.machine);
+        self.machine.drop_here();
         self.machine = replayed;
         Ok(())
     }

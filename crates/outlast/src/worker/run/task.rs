@@ -85,7 +85,6 @@ impl RunTask {
             // The next claim takes the future from the cache.
             cache();
         }
-        // Dropping a future runs the user's code, so it is not dropped under a lock.
         drop(evicted);
         next
     }
@@ -101,6 +100,7 @@ impl RunTask {
             }
             _ => return Err(no_start_event(self.run)),
         };
+        machine.drop_in_background(settings.drops.clone());
         let mut events = vec![event];
         machine.begin(&mut events)?;
         match machine.cannot_attempt(&settings.code) {
@@ -284,6 +284,9 @@ impl RunTask {
 
 /// Takes what is left of a run that has exited: the machine if it was released, or what to store if it is stuck.
 async fn close(mut live: LiveRun<'_>, exit: Exit) -> Result<Option<ReleasedMachine>, Box<StuckRun>> {
+    if !matches!(exit, Exit::Released) {
+        live.machine.drop_here();
+    }
     match exit {
         Exit::Released => Ok(Some(live.into_released())),
         Exit::Ended => Ok(None),
@@ -344,6 +347,7 @@ pub(super) fn machine_from(
         let last = history.iter().rev().find(|turn| !turn.build.is_empty());
         let is_other_build = last.is_some_and(|turn| turn.build != settings.build);
         let mut machine = Machine::replay(run, history, code, codec).map_err(Exit::Stuck)?;
+        machine.drop_in_background(settings.drops.clone());
         if is_other_build {
             machine.rewrite_tags();
         }
@@ -352,7 +356,9 @@ pub(super) fn machine_from(
     let first = history.into_iter().next().ok_or_else(|| Exit::Stuck(no_start_event(run)))?;
     match first.events.into_iter().next() {
         Some(Event::RunStarted(started)) => {
-            Machine::new(run, &started, code, codec, first.at).map_err(Exit::Stuck)
+            let mut machine = Machine::new(run, &started, code, codec, first.at).map_err(Exit::Stuck)?;
+            machine.drop_in_background(settings.drops.clone());
+            Ok(machine)
         }
         _ => Err(Exit::Stuck(no_start_event(run))),
     }

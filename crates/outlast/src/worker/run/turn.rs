@@ -23,7 +23,7 @@ use crate::authoring::attempt::StopReason;
 use crate::ids;
 use crate::replay::Delivery;
 use crate::worker::attempts::attempt_end::FailedAttempt;
-use crate::worker::attempts::dropped_steps;
+use crate::worker::attempts::{cancelled_operations, dropped_steps};
 
 /// A computed turn, before it is committed.
 pub(in crate::worker) struct Draft {
@@ -118,7 +118,7 @@ impl LiveRun<'_> {
         let outcomes: Vec<_> =
             turn.events.iter().filter(|event| attempt_of(event).is_some()).cloned().collect();
         let at = turn.at;
-        let dropped = dropped_steps(&turn.events);
+        let (dropped, cancelled) = (dropped_steps(&turn.events), cancelled_operations(&turn.events));
         let log = TurnLog::of(&turn, self.machine.requested_by(), failed);
         let commit = self.task.session.committer.commit(turn);
         match self.await_commit(commit).await {
@@ -137,6 +137,7 @@ impl LiveRun<'_> {
         if let Some(log) = log {
             log.write(&self.task.session.settings);
         }
+        cancelled.into_iter().for_each(|op| self.attempts.cancel_step(op));
         dropped.into_iter().for_each(|op| self.attempts.drop_step(op));
         Ok(None)
     }

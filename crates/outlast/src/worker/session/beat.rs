@@ -3,19 +3,19 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use outlast_core::WorldError;
+use outlast_core::{Backoff, Description, WorldError};
 use tokio::task::AbortHandle;
 
 use super::Session;
 use crate::clock::{monotonic, pause, within};
-use crate::ids::is_simulated;
-use crate::worker::outage::Call;
+use crate::ids::{chance, is_simulated};
+use crate::worker::outage::{Call, whole_time};
 
 /// The number of beats per session time.
 const BEATS: u32 = 4;
@@ -27,7 +27,7 @@ const TRIES: u32 = 8;
 /// The thread that renews a session, or a task in a simulation. It ends when this is dropped.
 #[derive(Debug)]
 pub(in crate::worker) enum BeatThread {
-    Thread { stop: Option<Sender<()>>, thread: Option<JoinHandle<()>> },
+    Thread { stop: Option<SyncSender<()>>, thread: Option<JoinHandle<()>> },
     Simulated(AbortHandle),
 }
 
@@ -39,7 +39,7 @@ impl BeatThread {
                 session.runtime.clone().spawn(async move { beat_until_stopped(&session, &TaskTimer).await });
             return Ok(Self::Simulated(task.abort_handle()));
         }
-        let (stop, stopped) = channel();
+        let (stop, stopped) = sync_channel(0);
         let work = move || {
             // `ThreadTimer` blocks instead of returning `Pending`, so a single poll runs the whole loop.
             beat_until_stopped(&session, &ThreadTimer(stopped)).now_or_never();
@@ -106,14 +106,14 @@ async fn beat_until_stopped(session: &Session, timer: &impl BeatTimer) {
     let pause = time / BEATS;
     // Give up before the session expires: the world counts its time from before the last response arrived.
     let silence_max = time.saturating_sub(pause);
-    let mut acknowledged_at = monotonic();
-    let mut next = pause;
+    let (mut acknowledged_at, mut last_error) = (monotonic(), None);
+    let (mut next, mut backoff) = (pause, Backoff::constant(pause / TRIES));
     while timer.pause(next).await {
         next = pause;
         let sent_at = monotonic();
         match timer.within(session.beat(), acknowledged_at + silence_max).await {
             Some(Ok(_)) => {
-                acknowledged_at = sent_at;
+                (acknowledged_at, last_error) = (sent_at, None);
                 session.settings.outage.answered(Call::Beat);
                 session.settings.meter.beats.add(1);
                 timer.within(session.take_over(), acknowledged_at + silence_max).await;
@@ -123,14 +123,26 @@ async fn beat_until_stopped(session: &Session, timer: &impl BeatTimer) {
             }
             Some(Err(error)) => {
                 session.settings.outage.failed(Call::Beat, &error);
-                next = pause / TRIES;
+                (next, last_error) = (backoff.next_pause(chance()), Some(error));
             }
             None => {}
         }
         if monotonic() > acknowledged_at + silence_max {
-            return session.lose_by_silence(monotonic().saturating_sub(acknowledged_at));
+            let silence = monotonic().saturating_sub(acknowledged_at);
+            return session.lose(&silence_cause(&session.world.describe(), silence, last_error.as_ref()));
         }
     }
+}
+
+/// Why a session is lost whose beats the world has not acknowledged for this time.
+fn silence_cause(world: &Description, silence: Duration, last_error: Option<&WorldError>) -> String {
+    let Description { kind, place, .. } = world;
+    let why = match last_error {
+        Some(error) => format!(" ({error})"),
+        None if *kind == "sqlite" => "; is it locked by another process?".into(),
+        None => "; does it respond to others?".into(),
+    };
+    format!("no beat reached {kind} `{place}` for {}{why}", whole_time(silence))
 }
 
 /// Wakes a thread that waits in [`block_on`].
@@ -155,5 +167,30 @@ pub(in crate::worker) fn block_on<T>(future: impl Future<Output = T>, deadline: 
                 std::thread::park_timeout(left);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_that_is_lost_by_silence_names_the_world_the_time_and_the_cause() {
+        let sqlite = Description::new("sqlite", "orders.db");
+        let postgres = Description::new("postgres", "db.internal/shop");
+        let silence = Duration::from_millis(7_123);
+        assert_eq!(
+            silence_cause(&sqlite, silence, None),
+            "no beat reached sqlite `orders.db` for 7s; is it locked by another process?"
+        );
+        assert_eq!(
+            silence_cause(&postgres, silence, None),
+            "no beat reached postgres `db.internal/shop` for 7s; does it respond to others?"
+        );
+        let error = WorldError::Unavailable("the disk is full; free some space".into());
+        assert_eq!(
+            silence_cause(&sqlite, silence, Some(&error)),
+            "no beat reached sqlite `orders.db` for 7s (the disk is full; free some space)"
+        );
     }
 }

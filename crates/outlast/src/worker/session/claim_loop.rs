@@ -4,21 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::limits::{CLAIM_RUNS_MAX, DEADLINE_GRACE, IDLE_CLAIM};
-use outlast_core::{Busy, ClaimRequest, SuspectRoom, Timestamp, Work, WorldError};
+use outlast_core::{Backoff, Busy, ClaimRequest, SuspectRoom, Timestamp, Work, WorldError};
 
 use super::Session;
+use super::idle::ClaimSummary;
 use super::missing_histories::read_missing_histories;
-use crate::clock::{monotonic, pause};
+use crate::clock::{monotonic, pause_before_retry};
 use crate::worker::outage::Call;
 
 /// The maximum number of runs that a worker without capacity claims at a time, to end them without their code.
 const ENDED_WHEN_FULL: usize = 16;
 
-/// The pause after a claim that failed.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The pauses after claims that failed.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(500));
 
-/// The pause after a claim from a damaged world. It may be restored, but that takes a while.
-const CORRUPT_PAUSE: Duration = Duration::from_secs(5);
+/// The pauses after claims from a damaged world. It may be restored, but that takes a while.
+const CORRUPT_BACKOFF: Backoff = Backoff::constant(Duration::from_secs(5));
 
 /// Why the claim loop ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,13 +33,14 @@ pub(in crate::worker) enum ClaimLoopEnd {
 /// Claims runs until the worker stops or its session is lost. `busy` keeps a virtual clock from advancing before the
 /// first claim.
 pub(in crate::worker) async fn claim_until_stopped(session: &Arc<Session>, mut busy: Busy) -> ClaimLoopEnd {
-    let mut hinted_at = None;
+    let (mut hinted_at, mut backoff, mut corrupt_backoff) = (None, BACKOFF, CORRUPT_BACKOFF);
     loop {
         let capacity_epoch = session.capacity_freed.epoch();
         let trial_until = session.trial_until();
         let capacity = if trial_until.is_some() { 0 } else { session.reserve_for_claim(CLAIM_RUNS_MAX) };
         let request = claim_request(session, capacity, trial_until.is_some());
         let claim_in_progress = session.claims.begin();
+        let mut summary = ClaimSummary::of_claim(session.claims.begun());
         let work = tokio::select! {
             biased;
             () = session.stopping.cancelled() => return ClaimLoopEnd::Stopping,
@@ -48,6 +50,8 @@ pub(in crate::worker) async fn claim_until_stopped(session: &Arc<Session>, mut b
         let wait = match work {
             Ok(work) => {
                 session.settings.outage.answered(Call::Claim);
+                backoff.reset();
+                summary = summary.with_result(&work);
                 count_claim(session, &work, hinted_at.take());
                 distribute(session, work, capacity)
             }
@@ -57,25 +61,21 @@ pub(in crate::worker) async fn claim_until_stopped(session: &Arc<Session>, mut b
             }
             Err(error @ WorldError::Corrupt(_)) => {
                 tracing::error!(%error, "cannot claim runs: stored data is damaged; restore the world from a backup");
-                pause(CORRUPT_PAUSE).await;
+                pause_before_retry(&mut corrupt_backoff).await;
                 continue;
             }
             Err(error) => {
                 session.settings.outage.failed(Call::Claim, &error);
                 // The world may have assigned runs to the session before the response was lost.
                 session.request_hand_back();
-                pause(PAUSE).await;
+                pause_before_retry(&mut backoff).await;
                 continue;
             }
         };
         drop(claim_in_progress);
         session.has_claimed.cancel();
-        // Deliver after the claim and before the wait: an outbox that is committed in between is later than the
-        // claim's epoch, so the wait below ends at once. Before the claim, such an outbox would wait for the next hint.
-        if let Err(error) = session.deliver().await {
-            // The next claim fails for the same reason, and reports it.
-            tracing::debug!(session = %session.id, %error, "outboxes were not delivered");
-        }
+        deliver_outboxes(session).await;
+        session.idle_checks.claim_ended(summary);
         let Some(NextClaim { epoch, until, is_limited }) = wait else { continue };
         // `busy` is held during the claim, so that a virtual clock does not advance while a claim is in progress.
         busy = tokio::select! {
@@ -84,9 +84,19 @@ pub(in crate::worker) async fn claim_until_stopped(session: &Arc<Session>, mut b
             () = session.lost.cancelled() => return ClaimLoopEnd::Lost,
             busy = session.world.changed(epoch, until) => busy,
             busy = session.capacity_freed.changed_since(capacity_epoch), if is_limited => busy,
+            () = session.idle_checks.claim_requested() => session.busy(),
             busy = drop_and_wait(busy) => busy,
         };
         hinted_at = Some(monotonic());
+    }
+}
+
+/// Delivers outboxes after a claim and before the wait for the next one: an outbox that is committed in between is later
+/// than the claim's epoch, so the wait ends at once. Before the claim, such an outbox would wait for the next hint.
+async fn deliver_outboxes(session: &Session) {
+    if let Err(error) = session.deliver().await {
+        // The next claim fails for the same reason, and reports it.
+        tracing::debug!(session = %session.id, %error, "outboxes were not delivered");
     }
 }
 

@@ -8,20 +8,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_core::{Busy, HeldRun, RunId, Then, WorldError};
+use outlast_core::{Backoff, Busy, HeldRun, RunId, Then, WorldError};
 
 use super::Session;
-use crate::clock::pause;
+use crate::clock::pause_before_retry;
 use crate::worker::outage::Call;
 
 /// The time between the two reads.
 const BETWEEN_READS: Duration = Duration::from_secs(1);
 
-/// The pause after a read that failed.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The pauses after reads that failed.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(500));
 
 /// Hands back unknown runs whenever that is requested, until the session ends.
 pub(in crate::worker) async fn hand_back_unknown_runs(session: Arc<Session>) {
+    let mut backoff = BACKOFF;
     loop {
         tokio::select! {
             biased;
@@ -34,14 +35,14 @@ pub(in crate::worker) async fn hand_back_unknown_runs(session: Arc<Session>) {
             biased;
             () = session.stopping.cancelled() => return,
             () = session.lost.cancelled() => return,
-            () = check_twice(&session, busy) => {}
+            () = check_twice(&session, busy, &mut backoff) => {}
         }
     }
 }
 
 /// Reads the held runs twice, and hands back those that are unknown both times.
-async fn check_twice(session: &Arc<Session>, busy: Option<Busy>) {
-    let Some(first) = unknown_runs(session).await else { return };
+async fn check_twice(session: &Arc<Session>, busy: Option<Busy>, backoff: &mut Backoff) {
+    let Some(first) = unknown_runs(session, backoff).await else { return };
     if first.is_empty() {
         return;
     }
@@ -51,7 +52,7 @@ async fn check_twice(session: &Arc<Session>, busy: Option<Busy>) {
         busy = session.clock.sleep_until(session.clock.now().plus(BETWEEN_READS)) => busy,
         busy = drop_and_wait(busy) => busy,
     };
-    let Some(second) = unknown_runs(session).await else { return };
+    let Some(second) = unknown_runs(session, backoff).await else { return };
     // A claim that has been in progress for so long may still return the runs.
     let is_claiming = claim.is_some() && session.claims.in_progress() == claim;
     for (run, held) in second {
@@ -75,9 +76,10 @@ async fn drop_and_wait(busy: Option<Busy>) -> Busy {
 }
 
 /// Reads the runs that the session holds according to the world and that are not live here.
-async fn unknown_runs(session: &Session) -> Option<BTreeMap<RunId, HeldRun>> {
+async fn unknown_runs(session: &Session, backoff: &mut Backoff) -> Option<BTreeMap<RunId, HeldRun>> {
     match session.world.held(session.id).await {
         Ok(held) => {
+            backoff.reset();
             let unknown = held.into_iter().filter(|held| !session.is_live(held.run));
             Some(unknown.map(|held| (held.run, held)).collect())
         }
@@ -85,7 +87,7 @@ async fn unknown_runs(session: &Session) -> Option<BTreeMap<RunId, HeldRun>> {
         Err(WorldError::Fenced(_)) => None,
         Err(error) => {
             session.settings.outage.failed(Call::Claim, &error);
-            pause(PAUSE).await;
+            pause_before_retry(backoff).await;
             session.request_hand_back();
             None
         }

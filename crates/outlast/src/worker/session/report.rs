@@ -24,6 +24,7 @@ impl Session {
         report.replays = meter.replays.get();
         report.completed = meter.runs_completed.get();
         report.failed = meter.runs_failed.get();
+        report.uncommitted = self.committer.uncommitted.report();
         report
     }
 }

@@ -9,7 +9,7 @@
 //! (`attempts/uncommitted_outcomes.rs`).
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -35,14 +35,14 @@ const WORLD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The watchdog's thread. It ends when this is dropped.
 #[derive(Debug)]
 pub(in crate::worker) struct Watchdog {
-    stop: Option<Sender<()>>,
+    stop: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watchdog {
     /// Starts to check the turns of a session.
     pub(in crate::worker) fn start(session: Arc<Session>, limit: Duration) -> std::io::Result<Self> {
-        let (stop, stopped) = channel();
+        let (stop, stopped) = sync_channel(0);
         let thread = std::thread::Builder::new()
             .name("outlast-watchdog".into())
             .spawn(move || watch(&session, limit, &stopped))?;

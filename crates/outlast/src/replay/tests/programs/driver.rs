@@ -322,11 +322,12 @@ impl RecordedRun {
                 .unwrap_or_else(|stuck| panic!("event {cut} of turn {index}: {}", stuck.message));
             self.check_early_end(case, index, &last.events[..cut]);
             self.check_unannounced(&machine, &last.events[cut..]);
+            // A cancelled step that is being attempted continues.
+            machine.set_attempting(&self.after[index].attempting);
             let mut rest = Vec::new();
             machine.record_unrecorded_requests(&mut rest).unwrap_or_else(|stuck| panic!("{}", stuck.message));
             assert_eq!(rest, last.events[cut..], "the rest of turn {index}");
             self.check_rest_of_outbox(&mut machine, index, &rest);
-            machine.set_attempting(&self.after[index].attempting);
             machine.take_due(self.after[index].checked_until);
             self.continue_with(machine, turns);
         }

@@ -1,0 +1,48 @@
+//! What an event concerns, and events without their payloads: for views.
+
+use super::{Event, Judgement, OpNumber, RunStarted};
+use crate::id::MessageId;
+use crate::payload::Payload;
+
+impl Event {
+    /// The message that the event records, if it records one.
+    pub fn message(&self) -> Option<MessageId> {
+        match self {
+            Self::TimerWoken { message, .. }
+            | Self::HookReceived { message, .. }
+            | Self::HookTaken { message, .. }
+            | Self::HookRejected { message, .. } => Some(*message),
+            Self::CancelRequested { message, .. } => *message,
+            _ => None,
+        }
+    }
+
+    /// Whether the event is about an operation: its request, its outcome, or something that happened to several
+    /// operations including this one.
+    pub fn concerns(&self, op: OpNumber) -> bool {
+        match self {
+            Self::TimerWoken { ops, .. } => ops.contains(&op),
+            Self::HookReceived { judgement, .. } => *judgement == Judgement::TakenBy(op),
+            Self::CancelRequested { pauses, ends, .. } => pauses.contains(&op) || ends.contains(&op),
+            other => other.op() == Some(op),
+        }
+    }
+
+    /// The event with `null` instead of each payload. Failures are kept.
+    #[must_use]
+    pub fn without_payloads(mut self) -> Self {
+        match &mut self {
+            Self::RunStarted(RunStarted { input: payload, .. })
+            | Self::RunCompleted { output: payload }
+            | Self::StepStarted { input: payload, .. }
+            | Self::StepCompleted { output: payload, .. }
+            | Self::HookReceived { payload, .. }
+            | Self::ChildCompleted { output: payload, .. }
+            | Self::ValueRecorded { value: Ok(payload), .. } => *payload = Payload::null(),
+            Self::ChildStarted(child) => child.input = Payload::null(),
+            Self::StepRetried { details, .. } => *details = None,
+            _ => {}
+        }
+        self
+    }
+}

@@ -1,0 +1,311 @@
+//! Crashes of the worker of a test world, at chosen points.
+//!
+//! The worker uses the world through a [`CrashingWorld`]. At a planned point that world stops answering the worker's
+//! session, as if the process was gone, and asks the test world for a replacement. The replacement ends the session of
+//! the crashed worker, whose runs are then ready again. No virtual time passes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use outlast::StepHandle;
+use outlast_core::world::Answers;
+use outlast_core::{
+    Beat, Busy, ClaimRequest, Clock, Committed, Counts, Delivered, Description, Ended, Event,
+    HeartbeatDetails, HeldRun, Join, Message, NewMessage, OpNumber, Page, Pruned, Report, RunId, RunQuery,
+    RunView, Sent, SessionId, Start, Started, Timestamp, Turn, TurnRecord, Work, WorkerView, World,
+    WorldError,
+};
+use parking_lot::Mutex;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+/// A point at which [`TestWorld::crash_worker`](crate::TestWorld::crash_worker) crashes the worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CrashPoint {
+    place: Place,
+    /// How often the point is passed before the crash.
+    skip: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    BeforeCommit,
+    AfterCommit,
+    /// The durable names of the step.
+    AfterEffect(Vec<&'static str>),
+}
+
+impl CrashPoint {
+    /// Just before a commit: nothing of the turn is written. Its decisions are made again, and outcomes of attempts
+    /// that it contains are lost, so these attempts are repeated.
+    pub fn before_commit() -> Self {
+        Self { place: Place::BeforeCommit, skip: 0 }
+    }
+
+    /// Just after a commit: the whole turn is written, and the worker has not started anything that follows from it.
+    pub fn after_commit() -> Self {
+        Self { place: Place::AfterCommit, skip: 0 }
+    }
+
+    /// After an attempt at this step has ended, before its outcome is recorded. The effect has happened and nobody
+    /// knows: the step is attempted again, with the same key.
+    pub fn after_effect_of<H: StepHandle<M>, M>(step: H) -> Self {
+        let names = std::iter::once(step.name()).chain(step.was().iter().copied()).collect();
+        Self { place: Place::AfterEffect(names), skip: 0 }
+    }
+
+    /// The same point when it is reached for the `n`-th time, counted from 1 and from the call of `crash_worker`.
+    ///
+    /// # Panics
+    ///
+    /// If `n` is 0.
+    #[must_use]
+    #[track_caller]
+    pub fn nth(self, n: usize) -> Self {
+        assert!(n > 0, "points are counted from 1");
+        Self { skip: n - 1, ..self }
+    }
+}
+
+/// The planned crashes of the workers of one test world.
+#[derive(Debug)]
+pub(super) struct Crashes {
+    clock: Arc<dyn Clock>,
+    state: Mutex<CrashState>,
+    requests: Sender<Busy>,
+}
+
+#[derive(Debug, Default)]
+struct CrashState {
+    planned: Vec<CrashPoint>,
+    /// The session of the worker that has crashed and is not replaced yet.
+    crashed: Option<SessionId>,
+    count: usize,
+    /// The steps that are announced, by run and operation.
+    steps: BTreeMap<(RunId, OpNumber), Arc<str>>,
+}
+
+impl Crashes {
+    /// Without planned crashes. The receiver gets a request for each worker that must be replaced; the clock is busy
+    /// until the request is dropped.
+    pub(super) fn new(clock: Arc<dyn Clock>) -> (Arc<Self>, Receiver<Busy>) {
+        // There is at most one crashed worker that is not replaced.
+        let (requests, received) = channel(1);
+        (Arc::new(Self { clock, state: Mutex::default(), requests }), received)
+    }
+
+    pub(super) fn plan(&self, point: CrashPoint) {
+        self.state.lock().planned.push(point);
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.state.lock().count
+    }
+
+    /// The number of crashes that were planned and have not happened.
+    pub(super) fn planned(&self) -> usize {
+        self.state.lock().planned.len()
+    }
+
+    /// Crashes the worker with this session now.
+    pub(super) fn crash(&self, session: SessionId) {
+        let mut state = self.state.lock();
+        if state.crashed.replace(session).is_none() {
+            state.count += 1;
+            // If the test world is gone, so is the worker.
+            let _ = self.requests.try_send(self.clock.busy());
+        }
+    }
+
+    /// The crashed worker is replaced.
+    pub(super) fn replaced(&self) {
+        self.state.lock().crashed = None;
+    }
+
+    /// The point that a commit of these turns reaches, if a crash is planned there.
+    fn take_reached(&self, turns: &[Turn]) -> Option<Place> {
+        let mut state = self.state.lock();
+        let CrashState { planned, steps, .. } = &mut *state;
+        let is_reached = |place: &Place| match place {
+            Place::BeforeCommit | Place::AfterCommit => true,
+            Place::AfterEffect(names) => has_outcome_of(turns, names, steps),
+        };
+        let mut reached = None;
+        for (index, point) in planned.iter_mut().enumerate().filter(|(_, point)| is_reached(&point.place)) {
+            match point.skip.checked_sub(1) {
+                Some(left) => point.skip = left,
+                None => reached = reached.or(Some(index)),
+            }
+        }
+        Some(planned.remove(reached?).place)
+    }
+
+    /// Remembers the names of the steps that these turns announce.
+    fn committed(&self, turns: &[Turn]) {
+        let mut state = self.state.lock();
+        for turn in turns {
+            for event in &turn.events {
+                if let Event::StepStarted { op, name, .. } = event {
+                    state.steps.insert((turn.run, *op), name.clone());
+                }
+            }
+        }
+    }
+
+    /// Completes at once if the worker of this session is alive, otherwise never.
+    async fn if_alive(&self, session: SessionId) {
+        if self.state.lock().crashed == Some(session) {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Whether one of the turns records the end of an attempt at the step.
+fn has_outcome_of(
+    turns: &[Turn],
+    names: &[&'static str],
+    steps: &BTreeMap<(RunId, OpNumber), Arc<str>>,
+) -> bool {
+    let is_outcome = |run: RunId, event: &Event| match event {
+        Event::StepCompleted { op, .. } | Event::StepFailed { op, .. } | Event::StepRetried { op, .. } => {
+            steps.get(&(run, *op)).is_some_and(|name| names.contains(&&**name))
+        }
+        _ => false,
+    };
+    turns.iter().any(|turn| turn.events.iter().any(|event| is_outcome(turn.run, event)))
+}
+
+/// A world that crashes the worker that uses it.
+#[derive(Debug)]
+pub(super) struct CrashingWorld {
+    pub(super) inner: Arc<dyn World>,
+    pub(super) crashes: Arc<Crashes>,
+}
+
+#[async_trait]
+impl World for CrashingWorld {
+    async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
+        self.crashes.if_alive(session).await;
+        let reached = self.crashes.take_reached(turns);
+        if matches!(reached, Some(Place::BeforeCommit | Place::AfterEffect(_))) {
+            self.crashes.crash(session);
+            self.crashes.if_alive(session).await;
+        }
+        let answers = self.inner.commit(session, turns).await;
+        self.crashes.committed(turns);
+        if reached.is_some() {
+            self.crashes.crash(session);
+            self.crashes.if_alive(session).await;
+        }
+        answers
+    }
+
+    async fn claim(&self, session: SessionId, request: ClaimRequest) -> Result<Work, WorldError> {
+        self.crashes.if_alive(session).await;
+        self.inner.claim(session, request).await
+    }
+
+    async fn leave(&self, session: SessionId) -> Result<(), WorldError> {
+        self.crashes.if_alive(session).await;
+        self.inner.leave(session).await
+    }
+
+    async fn beat(
+        &self,
+        session: SessionId,
+        report: &Report,
+        details: &[HeartbeatDetails],
+    ) -> Result<Beat, WorldError> {
+        self.crashes.if_alive(session).await;
+        self.inner.beat(session, report, details).await
+    }
+
+    async fn start(&self, starts: Vec<Start>) -> Answers<Started> {
+        self.inner.start(starts).await
+    }
+
+    async fn run(&self, run: RunId) -> Result<RunView, WorldError> {
+        self.inner.run(run).await
+    }
+
+    async fn runs(&self, query: RunQuery) -> Result<Page, WorldError> {
+        self.inner.runs(query).await
+    }
+
+    async fn counts(&self) -> Result<Counts, WorldError> {
+        self.inner.counts().await
+    }
+
+    async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError> {
+        self.inner.ended(run, until).await
+    }
+
+    async fn history(&self, run: RunId, from: u64, limit: usize) -> Result<Vec<TurnRecord>, WorldError> {
+        self.inner.history(run, from, limit).await
+    }
+
+    async fn histories(&self, runs: &[RunId]) -> Answers<Vec<TurnRecord>> {
+        self.inner.histories(runs).await
+    }
+
+    async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent> {
+        self.inner.send(messages).await
+    }
+
+    async fn inbox(&self, run: RunId, after: u64) -> Result<Vec<Message>, WorldError> {
+        self.inner.inbox(run, after).await
+    }
+
+    async fn join(&self, join: Join) -> Result<(), WorldError> {
+        self.inner.join(join).await
+    }
+
+    async fn held(&self, session: SessionId) -> Result<Vec<HeldRun>, WorldError> {
+        self.inner.held(session).await
+    }
+
+    async fn takeover(&self, session: SessionId) -> Result<u64, WorldError> {
+        self.inner.takeover(session).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerView>, WorldError> {
+        self.inner.workers().await
+    }
+
+    async fn resume(&self, run: RunId) -> Result<(), WorldError> {
+        self.inner.resume(run).await
+    }
+
+    async fn blocked_by(&self, run: RunId) -> Result<Option<String>, WorldError> {
+        self.inner.blocked_by(run).await
+    }
+
+    async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
+        self.inner.changed(epoch, until).await
+    }
+
+    async fn deliver(&self, session: SessionId) -> Result<Delivered, WorldError> {
+        self.inner.deliver(session).await
+    }
+
+    async fn prune(
+        &self,
+        before: Timestamp,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Result<Pruned, WorldError> {
+        self.inner.prune(before, after, limit).await
+    }
+
+    fn run_id(&self, key: Option<&str>, bits: u128) -> RunId {
+        self.inner.run_id(key, bits)
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        self.inner.clock()
+    }
+
+    fn describe(&self) -> Description {
+        self.inner.describe()
+    }
+}
