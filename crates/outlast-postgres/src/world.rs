@@ -83,7 +83,9 @@ impl PostgresWorld {
         let io_runtime = IoRuntime::start()?;
         let connector = Connector::new(&target, io_runtime.handle().clone(), options.timeout)?;
         let pool = connector.pool(options.pool)?;
-        Self::open_with(io_runtime, pool, Some(connector), &target.place, options, PoolOwner::World).await
+        // Boxed because it is large, and called rarely.
+        Box::pin(Self::open_with(io_runtime, pool, Some(connector), &target.place, options, PoolOwner::World))
+            .await
     }
 
     /// Opens the world on an existing pool, which may be used for other purposes as well.
@@ -110,7 +112,8 @@ impl PostgresWorld {
                 (Some(connector), target.place)
             }
         };
-        Self::open_with(io_runtime, pool, connector, &place, options, PoolOwner::Other).await
+        // Boxed because it is large, and called rarely.
+        Box::pin(Self::open_with(io_runtime, pool, connector, &place, options, PoolOwner::Other)).await
     }
 
     async fn open_with(
