@@ -129,19 +129,12 @@ impl PostgresWorld {
         check_server(&pool, own_connector, place, &handle).await?;
         let sql = Arc::new(Statements::of(&options.schema, options.interface));
         let (place, timeout) = (place.into(), options.timeout);
-        let database = Database { pool, owner, sql, place, handle: handle.clone(), timeout };
+        let database = Database { pool, owner, sql, place, handle, timeout };
         ensure_schema(&database, &options.schema, options.migrate).await?;
         let beat_database = with_own_connections(connector.as_ref(), &database, 1)?;
         let blocked_database = with_own_connections(connector.as_ref(), &database, BLOCKED_CONNECTIONS)?;
         let blocked_turns = BlockedTurns::new(blocked_database, database.clone());
-        let time = match options.clock.filter(|clock| clock.is_virtual()) {
-            Some(clock) => TimeSource::Virtual(clock),
-            None => TimeSource::Database(SharedClock(Arc::new(DatabaseClock::new(handle)))),
-        };
-        let rows = database.call(&database.sql.clock, &[]).await?;
-        if let Some(now) = rows.first().and_then(|row| timestamp(row, 0).ok()) {
-            time.observe(now);
-        }
+        let time = time_source(options.clock, &database).await?;
         let clock = time.clock();
         let origin = random_origin();
         let subscribers = Subscribers::new(clock.clone());
@@ -198,6 +191,19 @@ impl PostgresWorld {
     pub(crate) fn identity(&self) -> &str {
         &self.identity
     }
+}
+
+/// The given clock if it is virtual, otherwise that of the database; it has observed the time of the database.
+async fn time_source(clock: Option<Arc<dyn Clock>>, database: &Database) -> Result<TimeSource, WorldError> {
+    let time = match clock.filter(|clock| clock.is_virtual()) {
+        Some(clock) => TimeSource::Virtual(clock),
+        None => TimeSource::Database(SharedClock(Arc::new(DatabaseClock::new(database.handle.clone())))),
+    };
+    let rows = database.call(&database.sql.clock, &[]).await?;
+    if let Some(now) = rows.first().and_then(|row| timestamp(row, 0).ok()) {
+        time.observe(now);
+    }
+    Ok(time)
 }
 
 /// The database with a pool of its own; with the shared pool, if the world makes no connections.

@@ -140,7 +140,13 @@ impl Connector {
         let set = tokio::select! {
             biased;
             set = client.batch_execute(&self.set_statement) => set,
-            ended = &mut connection => Err(ended.err().unwrap_or_else(Error::__private_api_timeout)),
+            ended = &mut connection => match ended {
+                Err(error) => Err(error),
+                Ok(()) => {
+                    let message = "the connection was closed before its settings were made".to_owned();
+                    Err(connection_error(io::ErrorKind::UnexpectedEof, message).await)
+                }
+            },
         };
         set.map(|()| (client, connection))
     }
