@@ -57,8 +57,9 @@ fn the_expansion_is_small() {
             }
         }
         #[automatically_derived]
-        impl<__S: ::core::marker::Send + ::core::marker::Sync + 'static> ::outlast::__private::StepCode<__S>
-        for __step_charge
+        impl<
+            __S: ::core::marker::Send + ::core::marker::Sync + 'static,
+        > ::outlast::__private::StepCode<__S> for __step_charge
         where
             __S: ::outlast::__private::StateFor<Bank, Self>,
         {
@@ -140,8 +141,9 @@ fn a_step_without_context_has_code_for_every_state() {
             }
         }
         #[automatically_derived]
-        impl<__S: ::core::marker::Send + ::core::marker::Sync + 'static> ::outlast::__private::StepCode<__S>
-        for __step_greet {
+        impl<
+            __S: ::core::marker::Send + ::core::marker::Sync + 'static,
+        > ::outlast::__private::StepCode<__S> for __step_greet {
             fn attempt(
                 _cx: ::outlast::__private::StepContext<__S>,
                 input: Self::Input,
@@ -378,7 +380,11 @@ fn reconcile_and_unique_add_functions() {
                     _,
                     _,
                     _,
-                >(bank::look_up, <__S as ::outlast::__private::StateFor<Bank, Self>>::context(cx), input)
+                >(
+                    bank::look_up,
+                    <__S as ::outlast::__private::StateFor<Bank, Self>>::context(cx),
+                    input,
+                )
             }
         }
     "#]]
