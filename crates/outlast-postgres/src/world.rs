@@ -193,7 +193,7 @@ impl PostgresWorld {
     }
 }
 
-/// The given clock if it is virtual, otherwise that of the database; it has observed the time of the database.
+/// The time of the world: a virtual clock if there is one, otherwise the database's clock, which is read once.
 async fn time_source(clock: Option<Arc<dyn Clock>>, database: &Database) -> Result<TimeSource, WorldError> {
     let time = match clock.filter(|clock| clock.is_virtual()) {
         Some(clock) => TimeSource::Virtual(clock),

@@ -51,17 +51,24 @@ impl Session {
     /// Waits until the worker is idle. Returns the time at which the next run is due.
     pub(in crate::worker) async fn idle(&self) -> Option<Timestamp> {
         loop {
+            // Counted before: an earlier claim may still deliver runs, and they may be released before this claim returns
+            // but after it was executed.
+            let added = self.added_count();
             self.drained().await;
             let Some(claim) = self.claim_now().await else { return std::future::pending().await };
             // A world that delivers outboxes later may have made a run ready after the claim; its hint causes another.
-            if claim.claimed > 0 || self.live_count() > 0 {
+            if claim.claimed > 0 || self.live_count() > 0 || self.added_count() > added {
                 continue;
             }
             if !self.has_deferred_effects {
                 return claim.next_due;
             }
             match self.claim_now().await {
-                Some(again) if again.claimed == 0 && self.live_count() == 0 => return again.next_due,
+                Some(again)
+                    if again.claimed == 0 && self.live_count() == 0 && self.added_count() == added =>
+                {
+                    return again.next_due;
+                }
                 _ => {}
             }
         }

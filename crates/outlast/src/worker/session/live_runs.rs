@@ -18,6 +18,8 @@ use crate::worker::run::task::RunTask;
 #[derive(Debug, Default)]
 pub(super) struct LiveRuns {
     by_run: RunMap<LiveRunEntry>,
+    /// The number of runs that were added, including those that are gone.
+    added: u64,
     classes: CrashClasses,
     /// The number of runs that a claim in progress may return.
     reserved_for_claim: usize,
@@ -76,6 +78,11 @@ impl Session {
 
     pub(in crate::worker) fn live_count(&self) -> usize {
         self.live.lock().by_run.len()
+    }
+
+    /// The number of runs that have been live in this session so far.
+    pub(super) fn added_count(&self) -> u64 {
+        self.live.lock().added
     }
 
     pub(in crate::worker) fn is_live(&self, run: RunId) -> bool {
@@ -164,6 +171,7 @@ impl Session {
         let entry = LiveRunEntry { mailbox: mailbox.clone(), task: None, crashes, is_ending: false };
         live.classes.add(crashes);
         live.by_run.insert(run, entry);
+        live.added += 1;
         mailbox
     }
 
