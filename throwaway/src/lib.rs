@@ -11,12 +11,14 @@
 //! # }
 //! ```
 //!
-//! Tests that only need the URL of a server call [`postgres::for_tests`].
+//! Tests that only need the URL of a server call [`postgres::for_tests`]; [`needs_postgres!`] skips a test where there is no
+//! Postgres.
 
 pub mod apt;
 pub mod pgbouncer;
 pub mod postgres;
 pub mod proxy;
+pub mod skipped;
 
 mod account;
 mod address;

@@ -1,11 +1,11 @@
 //! A new Postgres server.
 
 mod builder;
+mod for_tests;
 mod install;
 mod status;
 
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use crate::account::Account;
@@ -17,6 +17,7 @@ use crate::port;
 use crate::wait::wait_for;
 
 pub use builder::Builder;
+pub use for_tests::{for_tests, missing_for_tests, new_schema_name, new_schema_url, schema_url};
 pub use install::require;
 
 /// The environment variable with the URL of an existing server for tests.
@@ -27,26 +28,6 @@ const START_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The number of ports that are tried: another process may take a free port before the server does.
 const PORTS_MAX: usize = 10;
-
-/// The URL of a server for tests, as its superuser: the one that [`VARIABLE`] names, or one that is
-/// started at the first call and ends with this process.
-///
-/// # Panics
-///
-/// When there is no server and none can be started; the message says why.
-pub fn for_tests() -> &'static str {
-    static SERVER: LazyLock<Result<(String, Option<Postgres>)>> = LazyLock::new(|| {
-        if let Ok(url) = std::env::var(VARIABLE) {
-            return Ok((url, None));
-        }
-        let server = Postgres::builder().quick().start()?;
-        Ok((server.url(), Some(server)))
-    });
-    match &*SERVER {
-        Ok((url, _)) => url,
-        Err(error) => panic!("this test has no Postgres server: {error}"),
-    }
-}
 
 /// A Postgres server in a temporary folder, on a port of the loopback and on a socket in the folder.
 ///

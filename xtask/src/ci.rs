@@ -4,13 +4,15 @@ use std::path::Path;
 
 use crate::cargo::{cargo, run as run_command};
 use crate::error::{Error, Result};
+use crate::package::{self, Verification};
 use crate::report::Report;
 use crate::test::{self, Request};
 
 /// The text of `help`.
 pub(crate) const HELP: &str = "\
 ci
-Run all checks that a change has to pass: formatting, clippy, `test`, and documentation without warnings.";
+Run all checks that a change has to pass: formatting, clippy, `test`, documentation without
+    warnings, and `package`.";
 
 /// Runs all checks, the quick ones first.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
@@ -27,6 +29,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
         let mut command = cargo(root);
         run_command(command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
     })?;
+    report.stage("package", || package::check(root, Verification::None))?;
     report.print();
     Ok(())
 }

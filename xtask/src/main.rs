@@ -8,6 +8,7 @@ mod cargo;
 mod chaos;
 mod ci;
 mod error;
+mod package;
 mod postgres;
 mod program;
 mod report;
@@ -37,6 +38,7 @@ const TASKS: &[Task] = &[
     Task { name: "chaos", help: chaos::CHAOS_HELP, run: chaos::chaos },
     Task { name: "soak", help: chaos::SOAK_HELP, run: chaos::soak },
     Task { name: "ci", help: ci::HELP, run: ci::run },
+    Task { name: "package", help: package::HELP, run: package::run },
     Task { name: "postgres", help: postgres::HELP, run: postgres::run },
     Task { name: "tidy", help: tidy::HELP, run: tidy::run },
     Task { name: "help", help: "help\n    Print this text.", run: |_, _| help() },

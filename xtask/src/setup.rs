@@ -2,9 +2,10 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use throwaway::{Postgres, apt, pgbouncer, postgres};
+use throwaway::{Postgres, apt, pgbouncer, postgres, skipped};
 
 use crate::error::{Error, Result};
 
@@ -14,6 +15,8 @@ pub(crate) struct Setup {
     variables: Vec<(&'static str, OsString)>,
     /// Runs as long as the tests.
     _postgres: Option<Postgres>,
+    /// The file in which skipped tests report themselves.
+    skipped: PathBuf,
 }
 
 /// The servers that the tests need.
@@ -41,12 +44,32 @@ impl Setup {
         if let Some(postgres) = &postgres {
             variables.push((postgres::VARIABLE, OsString::from(postgres.url())));
         }
-        Ok(Self { variables, _postgres: postgres })
+        let skipped = std::env::temp_dir().join(format!("outlast-skipped-{}", std::process::id()));
+        variables.push((skipped::VARIABLE, skipped.clone().into_os_string()));
+        Ok(Self { variables, _postgres: postgres, skipped })
+    }
+
+    /// Fails if a test was skipped: here all servers that tests need are available, so every test is required.
+    pub(crate) fn check_skipped(&self) -> Result<()> {
+        let Ok(tests) = std::fs::read_to_string(&self.skipped) else { return Ok(()) };
+        // A failure leaves a small file in the folder for temporary files.
+        let _ = std::fs::remove_file(&self.skipped);
+        no_test_was_skipped(&tests)
     }
 
     /// Sets the environment variables of a command.
     pub(crate) fn apply<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         command.envs(self.variables.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+/// The error for these reports of skipped tests, one per line.
+fn no_test_was_skipped(tests: &str) -> Result<()> {
+    match tests.lines().count() {
+        0 => Ok(()),
+        count => {
+            Err(Error::Failed(format!("{count} tests were skipped, and none may be:\n{}", tests.trim_end())))
+        }
     }
 }
 
@@ -115,6 +138,14 @@ fn compiles_c() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_skipped_test_is_an_error_with_its_reason() {
+        assert!(no_test_was_skipped("").is_ok());
+        let error = no_test_was_skipped("skipped a::b: no Postgres\nskipped c: no Postgres\n").unwrap_err();
+        assert!(error.to_string().starts_with("2 tests were skipped"), "{error}");
+        assert!(error.to_string().contains("skipped a::b: no Postgres"), "{error}");
+    }
 
     #[test]
     fn the_error_for_a_missing_compiler_has_a_remedy() {

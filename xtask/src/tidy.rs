@@ -2,7 +2,7 @@
 
 mod functions;
 mod links;
-mod manifests;
+pub(crate) mod manifests;
 mod source;
 mod type_names;
 mod words;
@@ -88,6 +88,8 @@ fn check_file(root: &Path, file: &TextFile) -> Vec<Violation> {
     }
     if manifests::is_of_a_crate(&file.path) {
         findings.extend(manifests::check(&file.text));
+    } else if manifests::is_of_a_package(&file.path, &file.text) {
+        findings.extend(manifests::check_unpublished(&file.text));
     }
     let violation = |(line, message)| Violation { path: file.path.clone(), line, message };
     findings.into_iter().map(violation).collect()

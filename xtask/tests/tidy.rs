@@ -27,7 +27,7 @@ fn every_violation_is_printed_with_its_line() {
     let root = tree(
         "violations",
         &[
-            ("crates/a/Cargo.toml", "[package]\nname = \"a\"\n"),
+            ("crates/a/Cargo.toml", "[package]\nname = \"a\"\npublish = false\n"),
             ("crates/a/src/lib.rs", &format!("{long}fn unwritten() {{ {}) }}\n", concat!("todo", "!("))),
             ("crates/a/src/high.rs", &"\n".repeat(701)),
             ("crates/a/tests/long.rs", &long),
@@ -67,7 +67,7 @@ fn an_unknown_command_names_the_known_ones() {
     let message = String::from_utf8(output.stderr).unwrap();
     assert!(
         message.contains(
-            "unknown command `tset`; known commands: test, sim, bench, baseline, chaos, soak, ci, postgres, tidy, help"
+            "unknown command `tset`; known commands: test, sim, bench, baseline, chaos, soak, ci, package, postgres, tidy, help"
         ),
         "{message}"
     );

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use outlast::core::TurnRecord;
+use outlast::core::{History, TurnRecord};
 use outlast::prelude::*;
-use outlast::{RunId, World, bench_support};
+use outlast::{RunId, World};
 
 use super::count_workflow::{add_one, count, worker};
 use super::{Measurement, Row, Target, Workload};
@@ -78,8 +78,8 @@ async fn replay_file(env: &Environment, run: RunId) -> Result<f64> {
     Ok(watch.seconds())
 }
 
-fn replay(run: RunId, history: Vec<TurnRecord>) -> Result<()> {
-    match bench_support::replay((count, add_one), run, history)? {
+fn replay(run: RunId, turns: Vec<TurnRecord>) -> Result<()> {
+    match outlast::replay((count, add_one), History { run, turns })? {
         EVENTS => Ok(()),
         events => Err(format!("a history of {events} events was replayed, not of {EVENTS}").into()),
     }

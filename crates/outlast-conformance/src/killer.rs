@@ -3,13 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use async_trait::async_trait;
-use outlast_core::world::Answers;
-use outlast_core::{
-    Beat, Busy, ClaimRequest, Clock, Committed, Counts, Delivered, Description, Ended, HeartbeatDetails,
-    HeldRun, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId,
-    Start, Started, Timestamp, Turn, TurnRecord, Work, WorkerView, World, WorldError,
-};
+use outlast_core::{ClaimRequest, SessionId, Work, World, WorldError, WorldMethod, WorldWrapper};
 use rustix::process::{Signal, getpid, kill_process};
 
 /// A world that counts its commit points, and kills its own process with SIGKILL at one of them.
@@ -49,14 +43,6 @@ impl KillerWorld {
         self.taken_over.load(Ordering::SeqCst)
     }
 
-    /// Makes a call with a point before and after it.
-    async fn between_points<T>(&self, call: impl Future<Output = T>) -> T {
-        self.point();
-        let answer = call.await;
-        self.point();
-        answer
-    }
-
     fn point(&self) {
         if self.passed.fetch_add(1, Ordering::SeqCst) + 1 == self.kill_point {
             // The signal reaches this thread before the call returns to it.
@@ -66,71 +52,38 @@ impl KillerWorld {
     }
 }
 
-#[async_trait]
-impl World for KillerWorld {
-    async fn start(&self, starts: Vec<Start>) -> Answers<Started> {
-        self.between_points(self.inner.start(starts)).await
+/// Whether a call of this method may write, at a time that depends on the program.
+fn has_points(method: WorldMethod) -> bool {
+    use WorldMethod::{Claim, Commit, Deliver, Join, Leave, Prune, Resume, Send, Start, Takeover};
+    matches!(method, Start | Send | Join | Claim | Commit | Leave | Takeover | Resume | Deliver | Prune)
+}
+
+impl WorldWrapper for KillerWorld {
+    fn inner(&self) -> &dyn World {
+        &*self.inner
     }
 
-    async fn run(&self, run: RunId) -> Result<RunView, WorldError> {
-        self.inner.run(run).await
-    }
-
-    async fn runs(&self, query: RunQuery) -> Result<Page, WorldError> {
-        self.inner.runs(query).await
-    }
-
-    async fn counts(&self) -> Result<Counts, WorldError> {
-        self.inner.counts().await
-    }
-
-    async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError> {
-        self.inner.ended(run, until).await
-    }
-
-    async fn history(&self, run: RunId, from: u64, limit: usize) -> Result<Vec<TurnRecord>, WorldError> {
-        self.inner.history(run, from, limit).await
-    }
-
-    async fn histories(&self, runs: &[RunId]) -> Answers<Vec<TurnRecord>> {
-        self.inner.histories(runs).await
-    }
-
-    async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent> {
-        self.between_points(self.inner.send(messages)).await
-    }
-
-    async fn inbox(&self, run: RunId, after: u64) -> Result<Vec<Message>, WorldError> {
-        self.inner.inbox(run, after).await
-    }
-
-    async fn join(&self, join: Join) -> Result<(), WorldError> {
-        self.between_points(self.inner.join(join)).await
-    }
-
-    async fn beat(
+    async fn call<T: Send>(
         &self,
-        session: SessionId,
-        report: &Report,
-        details: &[HeartbeatDetails],
-    ) -> Result<Beat, WorldError> {
-        self.inner.beat(session, report, details).await
-    }
-
-    async fn held(&self, session: SessionId) -> Result<Vec<HeldRun>, WorldError> {
-        self.inner.held(session).await
-    }
-
-    async fn leave(&self, session: SessionId) -> Result<(), WorldError> {
-        self.between_points(self.inner.leave(session)).await
+        method: WorldMethod,
+        call: impl Future<Output = Result<T, WorldError>> + Send,
+    ) -> Result<T, WorldError> {
+        if !has_points(method) {
+            return call.await;
+        }
+        self.point();
+        let answer = call.await;
+        self.point();
+        answer
     }
 
     async fn takeover(&self, session: SessionId) -> Result<u64, WorldError> {
-        self.point();
-        let answer = self.inner.takeover(session).await;
-        self.taken_over.fetch_add(*answer.as_ref().unwrap_or(&0), Ordering::SeqCst);
-        self.point();
-        answer
+        let takeover = async {
+            let answer = self.inner.takeover(session).await;
+            self.taken_over.fetch_add(*answer.as_ref().unwrap_or(&0), Ordering::SeqCst);
+            answer
+        };
+        self.call(WorldMethod::Takeover, takeover).await
     }
 
     async fn claim(&self, session: SessionId, request: ClaimRequest) -> Result<Work, WorldError> {
@@ -140,46 +93,5 @@ impl World for KillerWorld {
             self.point();
         }
         answer
-    }
-
-    async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
-        self.between_points(self.inner.commit(session, turns)).await
-    }
-
-    async fn workers(&self) -> Result<Vec<WorkerView>, WorldError> {
-        self.inner.workers().await
-    }
-
-    async fn resume(&self, run: RunId) -> Result<(), WorldError> {
-        self.between_points(self.inner.resume(run)).await
-    }
-
-    async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
-        self.inner.changed(epoch, until).await
-    }
-
-    async fn deliver(&self, session: SessionId) -> Result<Delivered, WorldError> {
-        self.between_points(self.inner.deliver(session)).await
-    }
-
-    async fn prune(
-        &self,
-        before: Timestamp,
-        after: Option<RunId>,
-        limit: usize,
-    ) -> Result<Pruned, WorldError> {
-        self.between_points(self.inner.prune(before, after, limit)).await
-    }
-
-    fn run_id(&self, key: Option<&str>, bits: u128) -> RunId {
-        self.inner.run_id(key, bits)
-    }
-
-    fn clock(&self) -> Arc<dyn Clock> {
-        self.inner.clock()
-    }
-
-    fn describe(&self) -> Description {
-        self.inner.describe()
     }
 }

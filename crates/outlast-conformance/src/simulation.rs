@@ -76,7 +76,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use outlast::Simulated;
+use outlast::test_support::Simulated;
 use outlast_core::{Clock, History, World};
 use parking_lot::Mutex;
 

@@ -16,6 +16,7 @@ pub mod history;
 pub mod id;
 pub mod limits;
 pub mod message;
+pub mod paging;
 pub mod payload;
 pub mod queue;
 pub mod refusal;
@@ -37,7 +38,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub use backoff::Backoff;
 pub use change_signal::{ChangeSignal, Waiters};
 pub use duration::IntoDuration;
-pub use error::WorldError;
+pub use error::{Cause, ErrorText, WorldError};
 pub use event::{ChildStarted, Ended, Event, Judgement, OpNumber, Outcome, Queued, RunStarted, TurnRecord};
 pub use failed_builds::FailedBuilds;
 pub use failure::{CANCELLED_BY_WORKFLOW, ErrorClass, Failure, FailureKind};
@@ -63,4 +64,4 @@ pub use work::{
     Beat, ClaimRequest, Claimed, ClaimedHistory, Code, HeartbeatDetails, Join, SuspectRoom, UnreadMessages,
     Work, WorkerView,
 };
-pub use world::{Delivered, Description, Effects, World};
+pub use world::{Delivered, Description, Effects, World, WorldMethod, WorldWrapper};

@@ -14,18 +14,18 @@ use crate::work::Join;
 
 /// There is no such run.
 pub fn no_run(run: RunId) -> WorldError {
-    WorldError::NotFound(format!("there is no run {run}; look at the list of runs"))
+    WorldError::not_found(format!("there is no run {run}; look at the list of runs"))
 }
 
 /// The session has ended.
 pub fn session_gone(session: SessionId) -> WorldError {
-    WorldError::Fenced(format!("session {session} is gone: it left or was taken over; join again"))
+    WorldError::fenced(format!("session {session} is gone: it left or was taken over; join again"))
 }
 
 /// The run has ended or a worker holds it, so it cannot be resumed.
 pub fn not_resumable(run: RunId, status: Status) -> WorldError {
     let reason = if status.is_final() { "it has ended" } else { "a worker holds it" };
-    WorldError::Conflict(format!("run {run} is {status}, so there is nothing to resume: {reason}"))
+    WorldError::conflict(format!("run {run} is {status}, so there is nothing to resume: {reason}"))
 }
 
 /// Checks a start against the limits.
@@ -41,23 +41,23 @@ pub fn check_start(start: &Start) -> Result<(), WorldError> {
     if name > NAME_BYTES_MAX {
         let message =
             format!("the workflow's name has {name} bytes, the limit is {NAME_BYTES_MAX}; shorten it");
-        return Err(WorldError::Limit(message));
+        return Err(WorldError::limit(message));
     }
     check_served(&start.queue)?;
-    check_priority(start.priority).map_err(WorldError::Invalid)?;
+    check_priority(start.priority).map_err(WorldError::invalid)?;
     let key = start.key.as_ref().map_or(0, |key| key.text.len());
     if key > KEY_BYTES_MAX {
         let message = format!("the key has {key} bytes, the limit is {KEY_BYTES_MAX}; use a shorter one");
-        return Err(WorldError::Limit(message));
+        return Err(WorldError::limit(message));
     }
     if let (Some(begin), Some(deadline)) = (start.not_before, start.deadline)
         && deadline <= begin
     {
         let message =
             format!("the deadline {deadline} is not after {begin}, when the run may begin; set a later one");
-        return Err(WorldError::Invalid(message));
+        return Err(WorldError::invalid(message));
     }
-    check_tags(&start.tags).map_err(WorldError::Limit)
+    check_tags(&start.tags).map_err(WorldError::limit)
 }
 
 /// Checks the data of a worker that joins.
@@ -69,7 +69,7 @@ pub fn check_start(start: &Start) -> Result<(), WorldError> {
 pub fn check_join(join: &Join) -> Result<(), WorldError> {
     let queues = join.queues.len();
     if queues > QUEUES_MAX {
-        return Err(WorldError::Limit(format!(
+        return Err(WorldError::limit(format!(
             "the worker serves {queues} queues, the limit is {QUEUES_MAX}; start another worker for some of them"
         )));
     }
@@ -77,7 +77,7 @@ pub fn check_join(join: &Join) -> Result<(), WorldError> {
 }
 
 fn check_served(queue: &str) -> Result<(), WorldError> {
-    let refusal = if queue.is_empty() { WorldError::Invalid } else { WorldError::Limit };
+    let refusal = if queue.is_empty() { WorldError::invalid } else { WorldError::limit };
     check_queue(queue).map_err(refusal)
 }
 
@@ -119,7 +119,7 @@ pub fn check_starts(starts: usize) -> Result<(), WorldError> {
     if starts <= BATCH_STARTS_MAX {
         return Ok(());
     }
-    Err(WorldError::Limit(format!(
+    Err(WorldError::limit(format!(
         "the batch has {starts} starts, the limit is {BATCH_STARTS_MAX}; start them in parts"
     )))
 }
@@ -132,7 +132,7 @@ pub fn key_taken(start: &Start, run: RunId, workflow: &str) -> WorldError {
     } else {
         format!("workflow `{workflow}`, not `{}`", start.workflow)
     };
-    WorldError::Conflict(format!("key `{key}` names run {run} of {what}; use another key"))
+    WorldError::conflict(format!("key `{key}` names run {run} of {what}; use another key"))
 }
 
 /// Checks whether a run accepts one more message.
@@ -145,7 +145,7 @@ pub fn key_taken(start: &Start, run: RunId, workflow: &str) -> WorldError {
 pub fn check_send(run: RunId, receiver: Receiver<'_>, body: &MessageBody) -> Result<(), WorldError> {
     let Receiver { status, unread, kept, waits } = receiver;
     if status.is_final() {
-        return Err(WorldError::Conflict(format!(
+        return Err(WorldError::conflict(format!(
             "run {run} has ended ({status}); it takes no more messages"
         )));
     }
@@ -153,7 +153,7 @@ pub fn check_send(run: RunId, receiver: Receiver<'_>, body: &MessageBody) -> Res
         return Ok(());
     }
     if unread >= INBOX_MESSAGES_MAX {
-        return Err(WorldError::Limit(format!(
+        return Err(WorldError::limit(format!(
             "the inbox of run {run} is full: {unread} messages are unread, the limit is {INBOX_MESSAGES_MAX}; \
              wait until the run has read some"
         )));
@@ -162,7 +162,7 @@ pub fn check_send(run: RunId, receiver: Receiver<'_>, body: &MessageBody) -> Res
         && unread + kept >= HOOK_BUFFER_MAX as u64
         && !waits.iter().any(|wait| wait.is_for_hook(name))
     {
-        return Err(WorldError::Limit(format!(
+        return Err(WorldError::limit(format!(
             "run {run} has {unread} unread messages and keeps {kept} payloads that no hook has taken, the limit \
              is {HOOK_BUFFER_MAX}; it takes payloads only for hooks that it waits for, and `{name}` is none of them: check \
              the name, or wait until the run has taken some"
@@ -174,7 +174,7 @@ pub fn check_send(run: RunId, receiver: Receiver<'_>, body: &MessageBody) -> Res
 /// The worker that holds the run cannot read the message.
 pub fn unreadable_by_holder(run: RunId, holder: &Holder<'_>, body: &MessageBody) -> WorldError {
     let Holder { host, pid, format } = holder;
-    WorldError::Conflict(format!(
+    WorldError::conflict(format!(
         "process {pid} on {host} holds run {run} and cannot read this message, which needs format {}: its build reads \
          formats up to {format}; stop that worker or deploy a newer build there, then send again",
         body.format()
@@ -217,7 +217,7 @@ pub fn check_histories(runs: usize) -> Result<(), WorldError> {
     if runs <= HISTORIES_READ_MAX {
         return Ok(());
     }
-    Err(WorldError::Limit(format!(
+    Err(WorldError::limit(format!(
         "{runs} histories are requested, the limit is {HISTORIES_READ_MAX}; read them in parts"
     )))
 }
@@ -231,7 +231,7 @@ pub fn check_batch(turns: usize) -> Result<(), WorldError> {
     if turns <= BATCH_TURNS_MAX {
         return Ok(());
     }
-    Err(WorldError::Limit(format!(
+    Err(WorldError::limit(format!(
         "the batch has {turns} turns, the limit is {BATCH_TURNS_MAX}; commit it in parts"
     )))
 }

@@ -10,6 +10,7 @@ use crate::id::RunId;
 /// field is ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Report {
     /// Whether it accepts new work.
     pub status: WorkerStatus,
@@ -39,12 +40,20 @@ pub struct Report {
 /// Runs whose turns the world refuses for a temporary reason, such as a full disk. Their worker tries again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct UncommittedRuns {
     /// The last error of the world.
     pub error: String,
     /// The runs that were started first, at most
     /// [`REPORT_UNCOMMITTED_MAX`](crate::limits::REPORT_UNCOMMITTED_MAX).
     pub runs: Vec<RunId>,
+}
+
+impl UncommittedRuns {
+    /// These runs, with the last error of the world.
+    pub fn new(error: impl Into<String>, runs: Vec<RunId>) -> Self {
+        Self { error: error.into(), runs }
+    }
 }
 
 impl Report {
@@ -97,7 +106,7 @@ mod tests {
         let report =
             Report { status: WorkerStatus::Draining, live: 3, attempts: 2, steps, ..Report::default() };
         let runs = vec![RunId::from_bits(7)];
-        let report = Report { uncommitted: Some(UncommittedRuns { error: "full".into(), runs }), ..report };
+        let report = Report { uncommitted: Some(UncommittedRuns::new("full", runs)), ..report };
         assert_eq!(Report::from_json(&report.to_json()), report);
     }
 

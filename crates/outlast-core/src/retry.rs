@@ -15,6 +15,7 @@ use crate::limits::JITTER_MAX;
 /// [`DEFAULT`](Self::DEFAULT). Its queue and priority are those of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Policy {
     /// The retry policy.
     pub retry: Retry,
@@ -87,6 +88,7 @@ impl Default for Policy {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[must_use = "a retry does nothing by itself; give it to a step with `.retry(…)`, or to `outlast::retry`"]
+#[non_exhaustive]
 pub struct Retry {
     attempts: u32,
     growth: Growth,

@@ -397,6 +397,7 @@ impl fmt::Display for StuckReason {
 
 /// A run, as clients see it.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct RunView {
     /// The run.
     pub id: RunId,
@@ -622,6 +623,7 @@ impl ListOrder {
 /// A page may have fewer runs than requested, even none, and still have a next page: a world examines at most
 /// [`PAGE_LOOKS_MAX`](crate::limits::PAGE_LOOKS_MAX) runs at a time.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Page {
     /// The runs of the page.
     pub runs: Vec<RunView>,

@@ -185,19 +185,19 @@ pub fn check(turn: &Turn) -> Result<(), WorldError> {
 
 /// The error when the session does not hold the run, or another turn was committed before.
 pub fn fenced(run: RunId, reason: &str) -> WorldError {
-    WorldError::Fenced(format!("the turn of run {run} is refused: {reason}; forget the run"))
+    WorldError::fenced(format!("the turn of run {run} is refused: {reason}; forget the run"))
 }
 
 /// The error for an inconsistent turn.
 pub fn invalid(run: RunId, reason: &str) -> WorldError {
-    WorldError::Invalid(format!(
+    WorldError::invalid(format!(
         "the turn of run {run} makes no sense: {reason}; this is a bug in the worker"
     ))
 }
 
 /// The error when the turn fired a timer although an earlier message is unread.
 pub fn missed_message(run: RunId, fired: Timestamp) -> WorldError {
-    WorldError::Conflict(format!(
+    WorldError::conflict(format!(
         "run {run} fired a timer of {fired} and has not read a message from before; read its inbox first"
     ))
 }

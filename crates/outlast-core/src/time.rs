@@ -3,9 +3,10 @@
 mod convert;
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 pub use convert::TimestampOutOfRange;
@@ -92,6 +93,26 @@ pub trait Clock: Send + Sync + fmt::Debug {
 
     /// Whether a test controls this clock. If so, nothing expires and nothing is polled automatically.
     fn is_virtual(&self) -> bool;
+}
+
+/// Waits for an event, or for a time to come: `time` is from [`Clock::sleep_until`]. If both are ready, the event is
+/// returned.
+///
+/// # Errors
+///
+/// The output of `time` if that comes first.
+pub async fn event_or_time<T>(
+    event: impl Future<Output = T>,
+    time: impl Future<Output = Busy>,
+) -> Result<T, Busy> {
+    let (mut event, mut time) = (pin!(event), pin!(time));
+    poll_fn(|cx| {
+        if let Poll::Ready(happened) = event.as_mut().poll(cx) {
+            return Poll::Ready(Ok(happened));
+        }
+        time.as_mut().poll(cx).map(Err)
+    })
+    .await
 }
 
 /// Work in progress, which a virtual clock counts; a real clock ignores it.

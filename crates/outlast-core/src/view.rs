@@ -17,6 +17,7 @@ use crate::time::Timestamp;
 
 /// One operation of a run, as its history describes it.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct OperationView {
     /// Its number.
     pub op: OpNumber,
@@ -64,6 +65,7 @@ pub struct OperationView {
 
 /// A payload that no open hook of its name can decode.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Rejection {
     /// Its message.
     pub message: MessageId,

@@ -55,6 +55,7 @@ pub struct Code {
 
 /// A joined worker, as clients see it.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct WorkerView {
     /// Its session.
     pub session: SessionId,
@@ -84,6 +85,25 @@ pub struct WorkerView {
 }
 
 impl WorkerView {
+    /// The view of a session of which nothing else is known. The world sets the other fields.
+    pub fn of_session(session: SessionId) -> Self {
+        let unknown = Timestamp::from_micros(0);
+        Self {
+            session,
+            host: String::new(),
+            pid: 0,
+            build: String::new(),
+            joined_at: unknown,
+            beat_at: unknown,
+            expires_at: unknown,
+            held: 0,
+            code: Vec::new(),
+            queues: Vec::new(),
+            report: Report::default(),
+            version: None,
+        }
+    }
+
     /// The workflows of its program, without those that are queued steps.
     pub fn workflows(&self) -> impl Iterator<Item = &Code> {
         self.code.iter().filter(|code| step_of_workflow(&code.workflow).is_none())

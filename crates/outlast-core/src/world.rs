@@ -1,5 +1,7 @@
 //! The contract between the engine and the worlds in which runs are stored.
 
+mod wrapper;
+
 use std::any::Any;
 use std::sync::Arc;
 
@@ -14,6 +16,8 @@ use crate::run::{Counts, Page, Pruned, RunQuery, RunView, Start, Started};
 use crate::time::{Busy, Clock, Timestamp};
 use crate::turn::{Committed, HeldRun, Turn};
 use crate::work::{Beat, ClaimRequest, HeartbeatDetails, Join, Work, WorkerView};
+
+pub use wrapper::{WorldMethod, WorldWrapper};
 
 /// One result per element of a batch, or an error of the whole batch.
 pub type Answers<T> = Result<Vec<Result<T, WorldError>>, WorldError>;
@@ -30,6 +34,10 @@ pub type Answers<T> = Result<Vec<Result<T, WorldError>>, WorldError>;
 ///
 /// Futures of a world may be dropped before they complete; the call may then take effect or not. `beat` must work
 /// outside of any runtime, because workers call it on a thread of its own.
+///
+/// Calling a world is stable, implementing one is not: before 1.0, any release may add methods to this trait, or change
+/// what an implementation has to do. Such a release has a new minor version, and its changelog says what implementations
+/// have to change. A world that only passes its calls to another implements [`WorldWrapper`] instead.
 ///
 /// A world is [`Any`], so that a transaction of the caller can check whether it belongs to the same database.
 #[async_trait]
@@ -222,6 +230,7 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
 
 /// The properties and guarantees of a world.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Description {
     /// The kind of world: `memory`, `sqlite`.
     pub kind: &'static str,
@@ -236,6 +245,21 @@ pub struct Description {
     pub commit_concurrency: usize,
     /// When it applies the outbox of a turn.
     pub effects: Effects,
+}
+
+impl Description {
+    /// The description of a world that promises nothing, writes sequentially, and applies outboxes with their turns. The
+    /// world sets what is different.
+    pub fn new(kind: &'static str, place: impl Into<String>) -> Self {
+        Self {
+            kind,
+            place: place.into(),
+            durability: String::new(),
+            hints: String::new(),
+            commit_concurrency: 1,
+            effects: Effects::Inline,
+        }
+    }
 }
 
 /// When a world applies the outbox of a turn.

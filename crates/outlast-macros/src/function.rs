@@ -38,7 +38,7 @@ pub(crate) fn wrapped(
     let for_callers = function.attrs.iter().filter(|attribute| is_for_callers(attribute));
     // The signature has the user's spans, so that lints about unused or undocumented functions apply.
     let fn_token = &function.sig.fn_token;
-    let output = quote_spanned!(name.span()=> -> ::outlast::#future_type<#marker>);
+    let output = quote_spanned!(name.span()=> -> ::outlast::__private::#future_type<#marker>);
     let original = original(function);
     let names: Vec<_> = signature.parameters.iter().map(|parameter| &parameter.name).collect();
     let types = signature.parameters.iter().map(|parameter| &parameter.ty);
@@ -48,10 +48,10 @@ pub(crate) fn wrapped(
     let call = quote_spanned!(here=> __outlast_body(#(#names),*));
     let body = if kind == Kind::BlockingStep {
         let result = into_result(call, &signature.return_kind);
-        quote_spanned!(here=> ::outlast::#future_type::blocking(move || #result))
+        quote_spanned!(here=> ::outlast::__private::#future_type::blocking(move || #result))
     } else {
         let result = into_result(quote_spanned!(here=> #call.await), &signature.return_kind);
-        quote_spanned!(here=> ::outlast::#future_type::new(async move { #result }))
+        quote_spanned!(here=> ::outlast::__private::#future_type::new(async move { #result }))
     };
     let mut block = TokenStream::new();
     function.block.brace_token.surround(&mut block, |block| block.extend(quote!(#original #body)));

@@ -172,7 +172,7 @@ impl ReturnKind {
     /// The type of the output that is stored.
     fn output(&self) -> TokenStream {
         match self {
-            Self::Result(ty) => quote!(<#ty as ::outlast::ResultParts>::Ok),
+            Self::Result(ty) => quote!(<#ty as ::outlast::__private::ResultParts>::Ok),
             Self::Value(ty) => ty.to_token_stream(),
         }
     }

@@ -60,11 +60,11 @@ fn definition(
     quote! {
         #(#cfg)*
         #[automatically_derived]
-        impl ::outlast::StepDefinition for #marker {
+        impl ::outlast::__private::StepDefinition for #marker {
             #types
             const NAME: &'static str = #name;
             const WAS: &'static [&'static str] = &[#(#was),*];
-            fn policy() -> ::outlast::Policy {
+            fn policy() -> ::outlast::__private::Policy {
                 #policy
             }
             #unique
@@ -82,7 +82,9 @@ fn code(function: &ItemFn, signature: &Signature, reconcile: Option<&Path>) -> T
     let arguments = signature.spread(&input);
     // A bound instead of an implementation for one state, for the sake of its compile error.
     let bound = match &signature.context {
-        Some(ContextParameter::Of(state)) => Some(quote!(where __S: ::outlast::StateFor<#state, Self>)),
+        Some(ContextParameter::Of(state)) => {
+            Some(quote!(where __S: ::outlast::__private::StateFor<#state, Self>))
+        }
         _ => None,
     };
     let context = signature.context.as_ref().map(|parameter| with_state(parameter, &cx));
@@ -92,10 +94,10 @@ fn code(function: &ItemFn, signature: &Signature, reconcile: Option<&Path>) -> T
         #(#cfg)*
         #[automatically_derived]
         #deprecated
-        impl<__S: ::core::marker::Send + ::core::marker::Sync + 'static> ::outlast::StepCode<__S> for #marker
+        impl<__S: ::core::marker::Send + ::core::marker::Sync + 'static> ::outlast::__private::StepCode<__S> for #marker
         #bound
         {
-            fn attempt(#cx: ::outlast::StepContext<__S>, #input: Self::Input) -> ::outlast::Attempt<Self> {
+            fn attempt(#cx: ::outlast::__private::StepContext<__S>, #input: Self::Input) -> ::outlast::__private::Attempt<Self> {
                 #name(#context #(#arguments),*)
             }
             #reconcile
@@ -109,10 +111,11 @@ fn reconcile_function(look_up: &Path, context: Option<&ContextParameter>) -> Tok
     let given = with_state(context.unwrap_or(&ContextParameter::Plain), &cx);
     // With the span of the function's name, so that type errors are shown there.
     let here = Span::call_site().located_at(look_up.span());
-    let call = quote_spanned!(here=> ::outlast::reconciling::<Self, _, _, _>(#look_up, #given, #input));
+    let call =
+        quote_spanned!(here=> ::outlast::__private::reconciling::<Self, _, _, _>(#look_up, #given, #input));
     quote! {
         const RECONCILES: bool = true;
-        fn reconcile(#cx: ::outlast::StepContext<__S>, #input: Self::Input) -> ::outlast::Reconciling<Self> {
+        fn reconcile(#cx: ::outlast::__private::StepContext<__S>, #input: Self::Input) -> ::outlast::__private::Reconciling<Self> {
             #call
         }
     }
@@ -122,7 +125,7 @@ fn reconcile_function(look_up: &Path, context: Option<&ContextParameter>) -> Tok
 fn with_state(parameter: &ContextParameter, cx: &Ident) -> TokenStream {
     match parameter {
         ContextParameter::Of(state) => {
-            quote!(<__S as ::outlast::StateFor<#state, Self>>::context(#cx))
+            quote!(<__S as ::outlast::__private::StateFor<#state, Self>>::context(#cx))
         }
         ContextParameter::Plain => quote!(#cx.stateless()),
     }

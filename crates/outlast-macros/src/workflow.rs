@@ -135,14 +135,14 @@ fn definition(
         #(#cfg)*
         #[automatically_derived]
         #deprecated
-        impl ::outlast::WorkflowDefinition for #marker {
+        impl ::outlast::__private::WorkflowDefinition for #marker {
             #types
             const NAME: &'static str = #durable_name;
             const WAS: &'static [&'static str] = &[#(#was),*];
             const VERSION: u32 = #version;
             #queue
             #priority
-            fn run(#ctx: ::outlast::Context, #argument: Self::Input) -> ::outlast::RunFuture<Self> {
+            fn run(#ctx: ::outlast::__private::Context, #argument: Self::Input) -> ::outlast::__private::RunFuture<Self> {
                 #name(#ctx, #(#arguments),*)
             }
             #check
@@ -158,9 +158,9 @@ fn checking(check: &Path, signature: &Signature) -> TokenStream {
     let arguments = signature.spread(&input);
     // With the span of the function's name, so that type errors are shown there.
     let here = Span::call_site().located_at(check.span());
-    let call = quote_spanned!(here=> ::outlast::checked(#check(#(#reference #arguments),*)));
+    let call = quote_spanned!(here=> ::outlast::__private::checked(#check(#(#reference #arguments),*)));
     quote! {
-        fn check(#input: &Self::Input) -> ::core::result::Result<(), ::outlast::Error> {
+        fn check(#input: &Self::Input) -> ::core::result::Result<(), ::outlast::__private::Error> {
             #call
         }
     }
@@ -202,13 +202,16 @@ mod tests {
             #[derive(Debug)]
             struct __workflow_checkout;
             #[automatically_derived]
-            impl ::outlast::WorkflowDefinition for __workflow_checkout {
+            impl ::outlast::__private::WorkflowDefinition for __workflow_checkout {
                 type Input = (Order, String);
-                type Output = <anyhow::Result<Receipt> as ::outlast::ResultParts>::Ok;
+                type Output = <anyhow::Result<Receipt> as ::outlast::__private::ResultParts>::Ok;
                 const NAME: &'static str = "checkout";
                 const WAS: &'static [&'static str] = &["buy", "order"];
                 const VERSION: u32 = 2;
-                fn run(ctx: ::outlast::Context, input: Self::Input) -> ::outlast::RunFuture<Self> {
+                fn run(
+                    ctx: ::outlast::__private::Context,
+                    input: Self::Input,
+                ) -> ::outlast::__private::RunFuture<Self> {
                     checkout(ctx, input.0, input.1)
                 }
             }
@@ -217,7 +220,7 @@ mod tests {
                 ctx: Context,
                 order: Order,
                 note: String,
-            ) -> ::outlast::RunFuture<__workflow_checkout> {
+            ) -> ::outlast::__private::RunFuture<__workflow_checkout> {
                 #[allow(clippy::unused_async)]
                 async fn __outlast_body(
                     ctx: Context,
@@ -226,7 +229,7 @@ mod tests {
                 ) -> anyhow::Result<Receipt> {
                     Ok(ctx.step(charge, &order).await?)
                 }
-                ::outlast::RunFuture::new(async move {
+                ::outlast::__private::RunFuture::new(async move {
                     ::core::result::Result::map_err(
                         __outlast_body(ctx, order, note).await,
                         ::core::convert::Into::into,

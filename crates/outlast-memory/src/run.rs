@@ -180,26 +180,25 @@ impl Run {
     }
 
     pub(crate) fn view(&self, id: RunId) -> RunView {
-        RunView {
-            workflow: self.code.workflow.clone(),
-            version: self.code.version,
-            queue: self.queue.clone(),
-            priority: self.priority,
-            key: self.key.as_ref().map(|key| key.text.clone()),
-            owner: self.owner,
-            created_at: self.created_at,
-            updated_at: self.updated_at,
-            ended_at: self.ended_at,
-            wake_at: self.wake_at,
-            waits: self.waits.clone(),
-            sent: self.sent(),
-            consumed: self.consumed,
-            is_cancel_requested: self.is_cancel_requested,
-            format: self.format,
-            retry_at: self.awaiting().ready_at.filter(|_| self.status == Status::Stuck),
-            parent: self.parent,
-            tags: self.tags.clone(),
-            ..RunView::of_columns(id, self.status, &self.columns)
-        }
+        let mut view = RunView::of_columns(id, self.status, &self.columns);
+        view.workflow = self.code.workflow.clone();
+        view.version = self.code.version;
+        view.queue = self.queue.clone();
+        view.priority = self.priority;
+        view.key = self.key.as_ref().map(|key| key.text.clone());
+        view.owner = self.owner;
+        view.created_at = self.created_at;
+        view.updated_at = self.updated_at;
+        view.ended_at = self.ended_at;
+        view.wake_at = self.wake_at;
+        view.waits = self.waits.clone();
+        view.sent = self.sent();
+        view.consumed = self.consumed;
+        view.is_cancel_requested = self.is_cancel_requested;
+        view.format = self.format;
+        view.retry_at = self.awaiting().ready_at.filter(|_| self.status == Status::Stuck);
+        view.parent = self.parent;
+        view.tags = self.tags.clone();
+        view
     }
 }

@@ -106,6 +106,7 @@ impl State {
         }
     }
 
+    #[cfg(feature = "test-support")]
     pub(crate) fn kill(&mut self, session: SessionId) {
         if let Some(session) = self.sessions.get_mut(&session) {
             session.is_killed = true;
@@ -135,19 +136,20 @@ impl State {
     }
 
     pub(crate) fn workers(&self) -> Vec<WorkerView> {
-        let views = self.sessions.values().map(|session| WorkerView {
-            session: session.join.session,
-            host: session.join.host.clone(),
-            pid: session.join.pid,
-            build: session.join.build.to_string(),
-            joined_at: session.joined_at,
-            beat_at: session.beat_at,
-            expires_at: session.expires_at,
-            held: session.held.len() as u64,
-            code: session.join.code.to_vec(),
-            queues: session.join.queues.iter().map(ToString::to_string).collect(),
-            report: session.report.clone(),
-            version: Some(VERSION.to_owned()),
+        let views = self.sessions.values().map(|session| {
+            let mut view = WorkerView::of_session(session.join.session);
+            view.host = session.join.host.clone();
+            view.pid = session.join.pid;
+            view.build = session.join.build.to_string();
+            view.joined_at = session.joined_at;
+            view.beat_at = session.beat_at;
+            view.expires_at = session.expires_at;
+            view.held = session.held.len() as u64;
+            view.code = session.join.code.to_vec();
+            view.queues = session.join.queues.iter().map(ToString::to_string).collect();
+            view.report = session.report.clone();
+            view.version = Some(VERSION.to_owned());
+            view
         });
         views.collect()
     }

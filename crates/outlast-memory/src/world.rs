@@ -1,16 +1,15 @@
 //! [`MemoryWorld`]: one lock around the state, a change signal for workers, and the callers that wait for ends.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use async_trait::async_trait;
+#[cfg(feature = "test-support")]
 use outlast_core::limits::HOOK_BUFFER_MAX;
 use outlast_core::refusal::{check_histories, check_starts};
+use outlast_core::time::event_or_time;
 use outlast_core::world::Answers;
 use outlast_core::{
-    Beat, Busy, ChangeSignal, ClaimRequest, Clock, Committed, Counts, Delivered, Description, Ended,
+    Beat, Busy, ChangeSignal, ClaimRequest, Clock, Committed, Counts, Delivered, Description, Effects, Ended,
     HeartbeatDetails, HeldRun, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView,
     Sent, SessionId, Start, Started, Timestamp, Turn, TurnRecord, Waiters, Work, WorkerView, World,
     WorldError, complete_counts,
@@ -41,6 +40,7 @@ impl MemoryWorld {
 
     /// Queues the effects of turns on other runs, in order per run, until [`World::deliver`] applies them. Tests use it
     /// to prove that nothing depends on immediate effects.
+    #[cfg(feature = "test-support")]
     #[must_use]
     pub fn with_deferred_effects(self) -> Self {
         self.state.lock().outboxes.are_deferred = true;
@@ -53,6 +53,7 @@ impl MemoryWorld {
     /// # Panics
     ///
     /// If `limit` is larger than [`HOOK_BUFFER_MAX`].
+    #[cfg(feature = "test-support")]
     pub fn limit_hook_payloads(&self, limit: usize) {
         assert!(limit <= HOOK_BUFFER_MAX, "the limit cannot be raised");
         self.state.lock().hook_limit_reduction = (HOOK_BUFFER_MAX - limit) as u64;
@@ -60,6 +61,7 @@ impl MemoryWorld {
 
     /// Simulates that the process of the session's worker was killed: the next takeover releases its runs. For tests;
     /// this world has no other notion of processes.
+    #[cfg(feature = "test-support")]
     pub fn kill(&self, session: SessionId) {
         self.state.lock().kill(session);
     }
@@ -112,7 +114,7 @@ impl World for MemoryWorld {
             // Register before the lock is released, so that no end is missed.
             self.waiters.wait(run)
         };
-        Ok(value_or_timeout(end, self.clock.sleep_until(until)).await.ok())
+        Ok(event_or_time(end, self.clock.sleep_until(until)).await.ok())
     }
 
     async fn history(&self, run: RunId, from: u64, limit: usize) -> Result<Vec<TurnRecord>, WorldError> {
@@ -182,7 +184,7 @@ impl World for MemoryWorld {
     }
 
     async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
-        match value_or_timeout(self.change_signal.changed_since(epoch), self.clock.sleep_until(until)).await {
+        match event_or_time(self.change_signal.changed_since(epoch), self.clock.sleep_until(until)).await {
             Ok(busy) | Err(busy) => busy,
         }
     }
@@ -208,32 +210,12 @@ impl World for MemoryWorld {
     }
 
     fn describe(&self) -> Description {
-        Description {
-            kind: "memory",
-            place: "this process".into(),
-            durability: "none: all runs are lost when this process ends".into(),
-            hints: "there are no other processes".into(),
-            commit_concurrency: 1,
-            effects: if self.state.lock().outboxes.are_deferred {
-                outlast_core::Effects::Deferred
-            } else {
-                outlast_core::Effects::Inline
-            },
+        let mut description = Description::new("memory", "this process");
+        description.durability = "none: all runs are lost when this process ends".into();
+        description.hints = "there are no other processes".into();
+        if self.state.lock().outboxes.are_deferred {
+            description.effects = Effects::Deferred;
         }
+        description
     }
-}
-
-/// The output of `value`, or `Err` with the output of `timeout` if that completes first.
-async fn value_or_timeout<A, B>(
-    value: impl Future<Output = A>,
-    timeout: impl Future<Output = B>,
-) -> Result<A, B> {
-    let (mut value, mut timeout) = (pin!(value), pin!(timeout));
-    poll_fn(|cx| {
-        if let Poll::Ready(value) = value.as_mut().poll(cx) {
-            return Poll::Ready(Ok(value));
-        }
-        timeout.as_mut().poll(cx).map(Err)
-    })
-    .await
 }

@@ -1,11 +1,12 @@
 //! `MemoryWorld` passes the conformance suite.
 
+mod subject;
+
 use std::sync::Arc;
 
-use outlast_conformance::WorldUnderTest;
-use outlast_core::{SessionId, World};
 use outlast_memory::MemoryWorld;
 use outlast_testkit::TestClock;
+use subject::MemorySubject;
 
 outlast_conformance::suite!(open);
 
@@ -15,22 +16,5 @@ fn the_world_behaves_like_the_model() {
 }
 
 async fn open(clock: TestClock) -> MemorySubject {
-    MemorySubject(Arc::new(MemoryWorld::new(Arc::new(clock))))
-}
-
-struct MemorySubject(Arc<MemoryWorld>);
-
-#[async_trait::async_trait]
-impl WorldUnderTest for MemorySubject {
-    fn world(&self) -> Arc<dyn World> {
-        self.0.clone()
-    }
-
-    async fn other_handle(&self) -> Arc<dyn World> {
-        self.0.clone()
-    }
-
-    async fn crash(&self, _: Arc<dyn World>, session: SessionId) {
-        self.0.kill(session);
-    }
+    MemorySubject::direct(MemoryWorld::new(Arc::new(clock)))
 }

@@ -7,6 +7,7 @@
 pub(crate) mod database;
 
 pub(crate) mod connector;
+mod failed_stream;
 pub(crate) mod io_runtime;
 pub(crate) mod planner_settings;
 pub(crate) mod preflight;

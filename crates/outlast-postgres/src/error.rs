@@ -97,36 +97,40 @@ fn is_io(error: &(dyn std::error::Error + 'static)) -> bool {
     error.downcast_ref::<std::io::Error>().is_some()
 }
 
-/// The error of the world for an error of Postgres.
+/// The error of the world for an error of Postgres, which is its source.
 pub(crate) fn postgres_error(error: &Error, place: &str) -> WorldError {
+    classified(error, place).caused_by(error)
+}
+
+fn classified(error: &Error, place: &str) -> WorldError {
     let Some(db_error) = error.as_db_error() else {
         let why = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
         if is_statement_specific(error) {
-            return WorldError::Invalid(format!(
+            return WorldError::invalid(format!(
                 "a value for Postgres at `{place}` cannot be encoded ({why})"
             ));
         }
-        return WorldError::Unavailable(format!(
+        return WorldError::unavailable(format!(
             "the connection to Postgres at `{place}` is lost ({why}); work resumes when the server is back"
         ));
     };
     let why = db_error.message();
     let code = match db_error.code().code() {
         code if code.starts_with("22") || code.starts_with("54") => {
-            return WorldError::Invalid(format!("Postgres at `{place}` cannot store this ({why})"));
+            return WorldError::invalid(format!("Postgres at `{place}` cannot store this ({why})"));
         }
         code if !code.starts_with("23") && !affects_all_statements(code) => {
-            return WorldError::Invalid(format!("Postgres at `{place}` rejects this ({why}, {code})"));
+            return WorldError::invalid(format!("Postgres at `{place}` rejects this ({why}, {code})"));
         }
         code if code.starts_with("23") || code.starts_with("XX") => {
-            return WorldError::Corrupt(format!(
+            return WorldError::corrupt(format!(
                 "the data in Postgres at `{place}` is inconsistent ({why}); stop, and restore a backup"
             ));
         }
         code => code,
     };
     // An operator can fix these at the server; work waits until then.
-    WorldError::Unavailable(match remedy(code) {
+    WorldError::unavailable(match remedy(code) {
         Some((what, remedy)) => format!("Postgres at `{place}` {what} ({why}); {remedy}"),
         None => format!("Postgres at `{place}` returned an error: {why} ({code})"),
     })
@@ -171,5 +175,5 @@ pub(crate) fn closed_error() -> WorldError {
 
 /// The error for a row that cannot be read.
 pub(crate) fn corrupt_error(place: &str, why: &dyn std::fmt::Display) -> WorldError {
-    WorldError::Corrupt(format!("Postgres at `{place}` has an invalid row: {why}"))
+    WorldError::corrupt(format!("Postgres at `{place}` has an invalid row: {why}"))
 }

@@ -73,6 +73,7 @@ impl Default for PostgresOptions {
 
 /// Whether opening a world migrates a schema that is missing or outdated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Migrate {
     /// The schema is created or migrated.
     #[default]

@@ -3,5 +3,4 @@
 pub(crate) mod history;
 pub(crate) mod views;
 
-pub(crate) mod id_clock_skew;
 pub(crate) mod page;

@@ -1,21 +1,19 @@
 //! [`PostgresWorld`]: the contract, method by method.
 
-use std::future::Future;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use deadpool_postgres::Pool;
 use outlast_core::refusal::{check_batch, check_join, check_starts, no_run};
+use outlast_core::time::event_or_time;
 use outlast_core::turn::HeldRun;
 use outlast_core::world::Answers;
 use outlast_core::{
-    Beat, Busy, ClaimRequest, Clock, Committed, Counts, Description, Effects, Ended, HeartbeatDetails, Join,
-    Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId, Start, Started,
-    Timestamp, Turn, TurnRecord, Work, WorkerView, World, WorldError,
+    Beat, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, HeartbeatDetails, Join, Message,
+    NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId, Start, Started, Timestamp,
+    Turn, TurnRecord, Work, WorkerView, World, WorldError,
 };
 
 use crate::batcher::Batchers;
@@ -302,11 +300,11 @@ impl World for PostgresWorld {
                 return Ok(ended);
             }
         }
-        match event_or_timeout(end, self.clock.sleep_until(until)).await {
-            EventOrTimeout::Event(ended) => Ok(Some(ended)),
+        match event_or_time(end, self.clock.sleep_until(until)).await {
+            Ok(ended) => Ok(Some(ended)),
             // The notification of the end may be lost.
-            EventOrTimeout::Timeout(_) if is_recent => self.read_end(run).await,
-            EventOrTimeout::Timeout(_) => Ok(None),
+            Err(_) if is_recent => self.read_end(run).await,
+            Err(_) => Ok(None),
         }
     }
 
@@ -431,8 +429,8 @@ impl World for PostgresWorld {
 
     async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
         let changed = self.subscribers.change_signal.changed_since(epoch);
-        match event_or_timeout(changed, self.clock.sleep_until(until)).await {
-            EventOrTimeout::Event(busy) | EventOrTimeout::Timeout(busy) => busy,
+        match event_or_time(changed, self.clock.sleep_until(until)).await {
+            Ok(busy) | Err(busy) => busy,
         }
     }
 
@@ -456,37 +454,13 @@ impl World for PostgresWorld {
             Some(_) => "immediately, by NOTIFY, and by a slow poll in case one is lost",
             None => "sent immediately, by NOTIFY; received by polling, since there is no listener connection",
         };
-        Description {
-            kind: "postgres",
-            place: self.database.place.to_string(),
-            durability:
-                "as durable as the server: with `fsync` and `synchronous_commit` on, data survives its crash and \
-                 the loss of power"
-                    .into(),
-            hints: hints.into(),
-            commit_concurrency: COMMIT_CONCURRENCY,
-            effects: Effects::Inline,
-        }
+        let mut description = Description::new("postgres", self.database.place.to_string());
+        description.durability =
+            "as durable as the server: with `fsync` and `synchronous_commit` on, data survives its crash and \
+             the loss of power"
+                .into();
+        description.hints = hints.into();
+        description.commit_concurrency = COMMIT_CONCURRENCY;
+        description
     }
-}
-
-/// What happened first.
-enum EventOrTimeout<T> {
-    Event(T),
-    Timeout(Busy),
-}
-
-/// Waits for an event or a point in time. If both are ready, the event is returned.
-async fn event_or_timeout<T>(
-    event: impl Future<Output = T>,
-    mut time: Pin<Box<dyn Future<Output = Busy> + Send>>,
-) -> EventOrTimeout<T> {
-    let mut event = pin!(event);
-    std::future::poll_fn(|cx| {
-        if let Poll::Ready(happened) = event.as_mut().poll(cx) {
-            return Poll::Ready(EventOrTimeout::Event(happened));
-        }
-        time.as_mut().poll(cx).map(EventOrTimeout::Timeout)
-    })
-    .await
 }

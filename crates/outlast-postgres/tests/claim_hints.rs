@@ -202,7 +202,7 @@ async fn a_run_whose_claim_a_crash_undid_is_claimed_again_and_only_its_new_holde
             holder.claim(session, request()).await.is_ok_and(|work| !work.claimed.is_empty())
         })
         .await;
-        let mut answer = Err(WorldError::Unavailable(String::new()));
+        let mut answer = Err(WorldError::unavailable(""));
         while matches!(answer, Err(WorldError::Unavailable(_))) {
             answer = commit(&worker, SESSION, one_event_turn(run, claimed.turn, 1, 100, Then::Hold)).await;
         }

@@ -5,7 +5,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use outlast_conformance::simulation::{QUEUED_SEEDS, Statistics, check_in_real_time, check_seed_on};
 use outlast_core::World;
@@ -19,10 +18,7 @@ const REAL_SEEDS: u64 = 2;
 
 /// The URL of a new schema on the shared test server.
 fn new_schema_url() -> String {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let (server, number) = (throwaway::postgres::for_tests(), NEXT.fetch_add(1, Ordering::Relaxed));
-    let separator = if server.contains('?') { '&' } else { '?' };
-    format!("{server}{separator}schema=sim_{}_{number}&pool=2", std::process::id())
+    throwaway::postgres::new_schema_url("sim") + "&pool=2"
 }
 
 fn open(url: &str, options: PostgresOptions) -> Arc<dyn World> {

@@ -46,7 +46,7 @@ pub async fn backup(from: &Path, to: &Path, clock: Arc<dyn Clock>) -> Result<(),
     };
     // The thread is not joined, so that dropping this future does not block.
     std::thread::Builder::new().name("outlast-backup".into()).spawn(work).map_err(|error| {
-        WorldError::Unavailable(format!(
+        WorldError::unavailable(format!(
             "the thread of the backup cannot be started ({error}); reduce the number of threads"
         ))
     })?;
@@ -68,7 +68,7 @@ fn copy(from: &Path, to: &Path, clock: &dyn Clock) -> Result<(), WorldError> {
 }
 
 fn already_exists(to: &Path) -> WorldError {
-    WorldError::Conflict(format!(
+    WorldError::conflict(format!(
         "`{}` already exists, and a backup does not overwrite files; choose another path",
         to.display()
     ))
@@ -90,7 +90,7 @@ impl UnfinishedCopy {
     fn write(&self, from: &Path) -> Result<(), WorldError> {
         let to_world_error = |error: rusqlite::Error| from_sqlite(&error, from);
         let Some(path) = self.0.to_str() else {
-            return Err(WorldError::Invalid(format!(
+            return Err(WorldError::invalid(format!(
                 "the path `{}` is not UTF-8; choose another path",
                 self.0.display()
             )));
@@ -128,7 +128,7 @@ impl UnfinishedCopy {
     /// Gives the copy its final name, unless that exists by now.
     fn publish(&self, to: &Path) -> Result<(), WorldError> {
         let to_world_error = |error: std::io::Error| {
-            WorldError::Unavailable(format!(
+            WorldError::unavailable(format!(
                 "the backup `{}` cannot be written ({error}); check the disk and the folder",
                 to.display()
             ))

@@ -23,3 +23,6 @@ pub(crate) mod thread;
 
 /// A clock that never goes back.
 pub(crate) mod clock;
+
+/// Counts statements, for tests.
+pub(crate) mod statement_counter;

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use outlast_core::{Clock, WorldError};
+
+use crate::connection::statement_counter::StatementCounter;
 
 /// How long a call waits for the write lock of the file, by default. Transactions take milliseconds, so a process that
 /// holds the lock for longer is stopped or does something else.
@@ -22,22 +23,25 @@ pub struct SqliteOptions {
     /// How long a call that writes waits while another process holds the write lock of the file. The URL takes
     /// precedence.
     pub lock_timeout: Duration,
-    /// Counts the statements that the world executes, without those that begin and end transactions. For tests.
-    #[doc(hidden)]
-    pub statements: Option<Arc<AtomicU64>>,
+    pub(crate) statements: StatementCounter,
 }
 
 impl SqliteOptions {
     /// The default options with this clock: every commit survives a power failure.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, sync: Durability::Full, lock_timeout: LOCK_TIMEOUT_DEFAULT, statements: None }
+        Self {
+            clock,
+            sync: Durability::Full,
+            lock_timeout: LOCK_TIMEOUT_DEFAULT,
+            statements: StatementCounter::default(),
+        }
     }
 
-    /// Counts every statement in `statements`.
-    #[doc(hidden)]
+    /// Counts the statements that the world executes, without those that begin and end transactions. For tests.
+    #[cfg(feature = "test-support")]
     #[must_use]
-    pub fn count_statements(mut self, statements: Arc<AtomicU64>) -> Self {
-        self.statements = Some(statements);
+    pub fn count_statements(mut self, statements: Arc<std::sync::atomic::AtomicU64>) -> Self {
+        self.statements = StatementCounter::new(statements);
         self
     }
 
@@ -59,6 +63,7 @@ impl SqliteOptions {
 
 /// What an acknowledged change survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Durability {
     /// A power failure: every commit waits for the disk.
     #[default]
@@ -70,6 +75,7 @@ pub enum Durability {
 
 /// How a process notices changes by other processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum HintMode {
     /// By hints through its socket, and by a slow poll in case a hint is lost.
     #[default]
@@ -89,6 +95,7 @@ impl HintMode {
 
 /// The parts of a URL such as `sqlite:shop.db?sync=normal`. A plain path is a URL without parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SqliteUrl {
     /// The file.
     pub path: PathBuf,
@@ -115,12 +122,12 @@ impl SqliteUrl {
             }
         };
         if path.is_empty() {
-            return Err(WorldError::Invalid(format!(
+            return Err(WorldError::invalid(format!(
                 "`{text}` names no file; write for example `sqlite:shop.db`"
             )));
         }
         if path.contains(":memory:") {
-            return Err(WorldError::Invalid(format!(
+            return Err(WorldError::invalid(format!(
                 "`{text}` names an in-memory database; use `memory:` for a world without a file"
             )));
         }
@@ -139,13 +146,13 @@ impl SqliteUrl {
             "doorbell=off" => self.poll = HintMode::PollOnly,
             "poll=off" => self.poll = HintMode::SocketOnly,
             other if other.starts_with("sync=") => {
-                return Err(WorldError::Invalid(format!(
+                return Err(WorldError::invalid(format!(
                     "unknown value `{other}` in `{text}`; write `sync=full` or `sync=normal`"
                 )));
             }
             other if other.starts_with("timeout=") => self.lock_timeout = Some(seconds(text, other)?),
             other => {
-                return Err(WorldError::Invalid(format!(
+                return Err(WorldError::invalid(format!(
                     "unknown parameter `{other}` in `{text}`; the parameters are `sync`, `timeout` and `doorbell`"
                 )));
             }
@@ -159,7 +166,7 @@ fn seconds(text: &str, parameter: &str) -> Result<Duration, WorldError> {
     let value = parameter.split_once('=').and_then(|(_, value)| value.parse().ok());
     let seconds = value.filter(|seconds| (1..=3_600).contains(seconds));
     seconds.map(Duration::from_secs).ok_or_else(|| {
-        WorldError::Invalid(format!(
+        WorldError::invalid(format!(
             "`{parameter}` in `{text}` is invalid; write seconds as a number from 1 to 3600, without a unit: \
              `timeout=10`"
         ))

@@ -1,6 +1,6 @@
 //! [`SqliteWorld`]: the `World` contract, method by method.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,12 +9,13 @@ use std::task::Poll;
 use async_trait::async_trait;
 use outlast_core::limits::HISTORY_TURNS_READ_MAX;
 use outlast_core::refusal::{check_batch, check_histories, check_join, check_starts, no_run, session_gone};
+use outlast_core::time::event_or_time;
 use outlast_core::turn::HeldRun;
 use outlast_core::world::Answers;
 use outlast_core::{
-    Beat, Busy, ChangeSignal, ClaimRequest, Clock, Committed, Counts, Description, Effects, Ended,
-    HeartbeatDetails, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent,
-    SessionId, Start, Started, Timestamp, Turn, TurnRecord, Waiters, Work, WorkerView, World, WorldError,
+    Beat, Busy, ChangeSignal, ClaimRequest, Clock, Committed, Counts, Description, Ended, HeartbeatDetails,
+    Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId, Start,
+    Started, Timestamp, Turn, TurnRecord, Waiters, Work, WorkerView, World, WorldError,
 };
 
 use crate::connection::clock::WorldClock;
@@ -44,6 +45,7 @@ use crate::write::prune::{DeleteProgress, Prune, prune, prune_leftovers};
 use crate::write::send::send_by_client;
 use crate::write::start::{EncodedStart, start};
 use crate::write::turn::EncodedTurn;
+#[cfg(feature = "test-support")]
 use crate::write::tx::Tx;
 use crate::write::writer::{Writer, WriterThread};
 
@@ -137,7 +139,7 @@ impl SqliteWorld {
 
     /// Simulates that the process of the session's worker was killed: its lock is free, so the next takeover releases its
     /// runs. For tests.
-    #[doc(hidden)]
+    #[cfg(feature = "test-support")]
     pub fn kill(&self, session: SessionId) {
         self.locks.abandon(session);
     }
@@ -164,7 +166,7 @@ impl SqliteWorld {
 
     /// Limits the file to `pages` pages, or to its current size if that is larger; `None` removes the limit. For tests:
     /// it simulates a full disk.
-    #[doc(hidden)]
+    #[cfg(feature = "test-support")]
     pub async fn limit_pages(&self, pages: Option<u32>) -> Result<(), WorldError> {
         let limit = |tx: &mut Tx<'_>, pages: &u32| {
             tx.connection.pragma_update_and_check(None, "max_page_count", *pages, |_| Ok(()))?;
@@ -213,12 +215,8 @@ impl World for SqliteWorld {
         if found.is_some() {
             return Ok(found);
         }
-        let end_or_stop = event_or_other(end, self.file.wait_until_stopped());
-        match event_or_other(end_or_stop, self.clock.sleep_until(until)).await {
-            FirstOf::Event(FirstOf::Event(ended)) => Ok(Some(ended)),
-            FirstOf::Event(FirstOf::Other(error)) => Err(error),
-            FirstOf::Other(_) => Ok(None),
-        }
+        let end_or_stop = end_unless_stopped(end, self.file.wait_until_stopped());
+        event_or_time(end_or_stop, self.clock.sleep_until(until)).await.ok().transpose()
     }
 
     async fn history(&self, run: RunId, from: u64, limit: usize) -> Result<Vec<TurnRecord>, WorldError> {
@@ -343,8 +341,8 @@ impl World for SqliteWorld {
 
     async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
         let _listener = self.change_watcher.listen();
-        match event_or_other(self.change_signal.changed_since(epoch), self.clock.sleep_until(until)).await {
-            FirstOf::Event(busy) | FirstOf::Other(busy) => busy,
+        match event_or_time(self.change_signal.changed_since(epoch), self.clock.sleep_until(until)).await {
+            Ok(busy) | Err(busy) => busy,
         }
     }
 
@@ -378,34 +376,24 @@ impl World for SqliteWorld {
                 "survives the death of the process; a power failure may lose the most recent commits"
             }
         };
-        Description {
-            kind: "sqlite",
-            place: self.file.path().display().to_string(),
-            durability: durability.into(),
-            hints: self.change_watcher.description().into(),
-            commit_concurrency: 1,
-            effects: Effects::Inline,
-        }
+        let mut description = Description::new("sqlite", self.file.path().display().to_string());
+        description.durability = durability.into();
+        description.hints = self.change_watcher.description().into();
+        description
     }
 }
 
-/// What happened first.
-enum FirstOf<T, U> {
-    Event(T),
-    Other(U),
-}
-
-/// Waits for an event or for something else. If both are ready, the event wins.
-async fn event_or_other<T, U>(
-    event: impl Future<Output = T>,
-    other: impl Future<Output = U>,
-) -> FirstOf<T, U> {
-    let (mut event, mut other) = (pin!(event), pin!(other));
-    std::future::poll_fn(|cx| {
-        if let Poll::Ready(happened) = event.as_mut().poll(cx) {
-            return Poll::Ready(FirstOf::Event(happened));
+/// Waits for the end of a run, or for the error that stops the file. If both are ready, the end is returned.
+async fn end_unless_stopped(
+    end: impl Future<Output = Ended>,
+    stop: impl Future<Output = WorldError>,
+) -> Result<Ended, WorldError> {
+    let (mut end, mut stop) = (pin!(end), pin!(stop));
+    poll_fn(|cx| {
+        if let Poll::Ready(ended) = end.as_mut().poll(cx) {
+            return Poll::Ready(Ok(ended));
         }
-        other.as_mut().poll(cx).map(FirstOf::Other)
+        stop.as_mut().poll(cx).map(Err)
     })
     .await
 }

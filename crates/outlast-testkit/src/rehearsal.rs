@@ -6,7 +6,7 @@ mod report;
 use std::borrow::Borrow;
 use std::marker::PhantomData;
 
-use outlast::rehearse::LoneRun;
+use outlast::test_support::rehearse::LoneRun;
 use outlast::{Error, StepError, StepHandle, WorkflowDefinition, WorkflowFn, WorkflowHandle};
 use outlast_core::{Event, Headers, IntoDuration, Judgement, Payload, Status, Stuck, Timestamp, TurnRecord};
 use serde::Serialize;

@@ -63,7 +63,7 @@ where
 fn missing_code<R: Register<(), M>, M>(code: R, history: &History) -> Option<String> {
     let Event::RunStarted(started) = history.turns.first()?.events.first()? else { return None };
     let (workflow, version) = (&*started.workflow, started.version);
-    let given = outlast::rehearse::workflows_of(code).ok()?;
+    let given = outlast::test_support::rehearse::workflows_of(code).ok()?;
     if given.iter().any(|(name, given)| name == workflow && *given == version) {
         return None;
     }

@@ -239,7 +239,7 @@ fn check_bytes(what: &str, bytes: usize, bytes_max: usize) -> Result<(), Error> 
         return Ok(());
     }
     let message = format!("{what} has {bytes} bytes, the limit is {bytes_max}; shorten it");
-    Err(Error::of_world(&WorldError::Limit(message)))
+    Err(Error::of_world(&WorldError::limit(message)))
 }
 
 fn check_headers(headers: &Headers) -> Result<(), Error> {
@@ -250,5 +250,5 @@ fn check_headers(headers: &Headers) -> Result<(), Error> {
     let message = format!(
         "the headers have {bytes} bytes together, the limit is {HEADERS_BYTES_MAX}; use fewer or shorter ones"
     );
-    Err(Error::of_world(&WorldError::Limit(message)))
+    Err(Error::of_world(&WorldError::limit(message)))
 }

@@ -1,13 +1,18 @@
 //! New ids, which are time-ordered and strictly increasing within the process, and random numbers.
 
+#[cfg(any(test, feature = "test-support"))]
+mod simulated;
+
 use std::cell::RefCell;
-use std::fmt;
 use std::sync::Arc;
 
 use outlast_core::{Clock, IdSource, MessageId, RunId, SessionId, TurnId};
 use parking_lot::Mutex;
 
 use crate::clock::SystemClock;
+
+#[cfg(any(test, feature = "test-support"))]
+pub use simulated::Simulated;
 
 static SOURCE: Mutex<IdSource> = Mutex::new(IdSource::new());
 
@@ -20,33 +25,6 @@ struct Seeded {
     chance: fastrand::Rng,
     source: IdSource,
     clock: Arc<dyn Clock>,
-}
-
-/// Ids and chance of this thread follow a seed until this is dropped: for the simulation in
-/// `outlast-conformance`.
-#[doc(hidden)]
-#[must_use = "the thread is simulated until this is dropped"]
-pub struct Simulated(());
-
-impl Simulated {
-    /// Begins the simulation of this thread. Ids contain the time of this clock.
-    pub fn begin(seed: u64, clock: Arc<dyn Clock>) -> Self {
-        let seeded = Seeded { chance: fastrand::Rng::with_seed(seed), source: IdSource::new(), clock };
-        SEEDED.set(Some(seeded));
-        Self(())
-    }
-}
-
-impl Drop for Simulated {
-    fn drop(&mut self) {
-        drop(SEEDED.take());
-    }
-}
-
-impl fmt::Debug for Simulated {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Simulated")
-    }
 }
 
 /// Whether this thread is simulated. It is then the only thread of the program.

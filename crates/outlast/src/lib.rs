@@ -84,19 +84,14 @@ pub use authoring::operation::{
     AbandonedChild, ChildOperation, HookOperation, Received, ReceivedOperation, StepOperation, TimerOperation,
 };
 pub use authoring::race::{RaceError, RaceOk, race_ok};
-pub use authoring::reconcile::{ReconcileFn, Reconciling, WithContext, WithoutContext, reconciling};
-pub use authoring::register::{
-    CodeFor, CodeOfStep, CodeOfWorkflow, Register, Registrable, StepMark, TupleMark, WorkflowMark,
-};
+pub use authoring::reconcile::ReconcileFn;
+pub use authoring::register::Register;
 pub use authoring::registry::Registry;
 pub use authoring::retry::{retry, retry_with_clock};
 #[cfg(feature = "schema")]
 pub use authoring::schema::{HasSchema, Schema, schema_of};
-pub use authoring::step::{
-    ByName, NestedStep, StateFor, Step, StepCode, StepContext, StepDefinition, StepFn, StepHandle,
-};
-pub use authoring::unique::unique_key;
-pub use authoring::workflow::{RunFuture, Workflow, WorkflowDefinition, WorkflowFn, WorkflowHandle, checked};
+pub use authoring::step::{ByName, Step, StepCode, StepContext, StepDefinition, StepFn, StepHandle};
+pub use authoring::workflow::{RunFuture, Workflow, WorkflowDefinition, WorkflowFn, WorkflowHandle};
 pub use client::{
     Attempting, Because, Cancel, Client, EventView, EventsCall, Explanation, JoinedWorker, KeyedRun,
     ListCall, OperationsCall, Probe, RunHandle, SendCall, StartCall, StartManyCall, Stopping, Waiting,
@@ -104,32 +99,15 @@ pub use client::{
 };
 pub use clock::SystemClock;
 pub use error::{Error, ErrorKind, StepError};
-#[doc(hidden)]
-pub use ids::Simulated;
 pub use open::{open, open_with_clock};
 pub use testing::history::replay;
-#[doc(hidden)]
-pub use testing::{frozen, rehearse};
 pub use worker::{Metrics, RetryNotice, Times, Worker, WorkerBuilder};
 
-/// Replay without a worker, for the benchmark program of this repository. Not part of the public API.
-#[cfg(feature = "bench")]
-#[doc(hidden)]
-pub use testing::bench as bench_support;
+#[cfg(any(test, feature = "test-support"))]
+pub mod test_support;
 
-/// The type parameters of a `Result` that a function returns. For the macros.
 #[doc(hidden)]
-pub trait ResultParts {
-    /// The output.
-    type Ok;
-    /// The error.
-    type Err;
-}
-
-impl<T, E> ResultParts for Result<T, E> {
-    type Ok = T;
-    type Err = E;
-}
+pub mod __private;
 
 /// The items that a module with workflows usually needs.
 ///

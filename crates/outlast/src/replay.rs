@@ -44,7 +44,9 @@ pub(crate) use code::{DropInBackground, InputError, ReplayCode, WorkflowFuture};
 pub(crate) use delivery::{Delivery, terminated};
 pub(crate) use handle::OpHandle;
 pub(crate) use hooks::{Arrival, CanRead, SentPayload, can_read};
-pub(crate) use machine::{FOREIGN_AWAIT_REMEDY, Machine, StepToAttempt, panic_text};
+#[cfg(any(test, feature = "test-support"))]
+pub(crate) use machine::FOREIGN_AWAIT_REMEDY;
+pub(crate) use machine::{Machine, StepToAttempt, panic_text};
 pub(crate) use misuse::used_in_step;
 pub(crate) use queued::QUEUED_VERSION;
 pub(crate) use state::RunState;

@@ -1,7 +1,7 @@
 //! Runs without a world or a worker, for tests of workflow code.
 
-#[cfg(feature = "bench")]
-pub mod bench;
+#[cfg(any(test, feature = "test-support"))]
 pub mod frozen;
 pub(crate) mod history;
+#[cfg(any(test, feature = "test-support"))]
 pub mod rehearse;

@@ -215,14 +215,14 @@ impl Worker {
     /// # Errors
     ///
     /// When the world refuses.
-    #[doc(hidden)]
+    #[cfg(any(test, feature = "test-support"))]
     pub async fn beat(&self) -> Result<(), Error> {
         self.current.session().beat().await?;
         Ok(())
     }
 
     /// Stops as if the process had been killed: without draining, and without ending the session. For tests.
-    #[doc(hidden)]
+    #[cfg(any(test, feature = "test-support"))]
     pub fn crash(mut self) {
         if let Some(supervisor) = self.supervisor.take() {
             supervisor.abort();
@@ -236,7 +236,7 @@ impl Worker {
     /// # Errors
     ///
     /// When the world cannot be joined.
-    #[doc(hidden)]
+    #[cfg(any(test, feature = "test-support"))]
     pub async fn replace_after_crash(self, on_crash: impl FnOnce(SessionId)) -> Result<Self, Error> {
         let session = self.current.session();
         self.crash();

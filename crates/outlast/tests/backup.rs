@@ -1,6 +1,5 @@
 //! Backups under load: the copy has everything acknowledged before, and works as a world.
 
-#![cfg(feature = "sqlite")]
 #![allow(missing_docs, reason = "tests explain themselves by their names")]
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
 

@@ -1,9 +1,7 @@
 //! The engine on Postgres, opened by its URL.
 
-#![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test of real time")]
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use outlast::postgres::tokio_postgres;
@@ -12,11 +10,7 @@ use outlast::{RunId, Status};
 
 /// The URL of a new schema on the server for tests.
 fn new_schema_url() -> String {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let server = throwaway::postgres::for_tests();
-    let joint = if server.contains('?') { '&' } else { '?' };
-    format!("{server}{joint}schema=engine_{}_{number}", std::process::id())
+    throwaway::postgres::new_schema_url("engine")
 }
 
 #[step]
@@ -39,6 +33,7 @@ async fn tree(ctx: Context, number: u64) -> Result<u64, Error> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_goes_through_steps_timers_hooks_and_children() {
+    throwaway::needs_postgres!();
     let url = new_schema_url();
     let world = outlast::open(&url).await.unwrap();
     let worker = Worker::builder(world.clone()).register((tree, leaf, double)).start().await.unwrap();
@@ -51,6 +46,7 @@ async fn a_run_goes_through_steps_timers_hooks_and_children() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_process_is_notified_of_a_start_and_of_an_end_without_polling() {
+    throwaway::needs_postgres!();
     let url = new_schema_url();
     let here = outlast::open(&url).await.unwrap();
     let there = outlast::open(&url).await.unwrap();
@@ -69,6 +65,7 @@ async fn another_process_is_notified_of_a_start_and_of_an_end_without_polling() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_workers_execute_many_runs_and_each_ends_once() {
+    throwaway::needs_postgres!();
     let url = new_schema_url();
     let (first, second) = (outlast::open(&url).await.unwrap(), outlast::open(&url).await.unwrap());
     let one = Worker::builder(first.clone()).register((leaf, double)).start().await.unwrap();
@@ -106,6 +103,7 @@ async fn statements(server: &tokio_postgres::Client) -> i64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_workers_make_at_most_two_queries_per_second_each() {
+    throwaway::needs_postgres!();
     let server = throwaway::Postgres::builder()
         .quick()
         .setting("shared_preload_libraries", "pg_stat_statements")
@@ -153,6 +151,7 @@ async fn patient(ctx: Context, number: u64) -> Result<u64, Error> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_woken_run_goes_first_to_the_worker_that_has_its_future() {
+    throwaway::needs_postgres!();
     const RUNS: u64 = 40;
     let url = new_schema_url();
     let mut workers = Vec::new();
@@ -191,6 +190,7 @@ async fn a_woken_run_goes_first_to_the_worker_that_has_its_future() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn work_pauses_while_the_server_is_unavailable_and_continues_by_itself() {
+    throwaway::needs_postgres!();
     let mut server = throwaway::Postgres::builder().quick().start().unwrap();
     let world = outlast::open(&server.url()).await.unwrap();
     // Unavailable for longer than a session, and for a shorter time: no session is lost in either case.
@@ -241,6 +241,7 @@ async fn gated(ctx: Context, number: u64) -> Result<u64, Error> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_locked_row_does_not_stop_other_runs() {
+    throwaway::needs_postgres!();
     const NEIGHBOURS: u64 = 200;
     let url = new_schema_url();
     let world = outlast::open(&url).await.unwrap();
@@ -304,6 +305,7 @@ async fn waits_and_doubles(ctx: Context, number: u64) -> Result<u64, Error> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_a_trigger_refuses_is_tried_again_and_stuck_when_that_does_not_help() {
+    throwaway::needs_postgres!();
     let url = new_schema_url();
     let world = outlast::open(&url).await.unwrap();
     let worker =
@@ -334,6 +336,7 @@ async fn a_run_that_a_trigger_refuses_is_tried_again_and_stuck_when_that_does_no
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runs_whose_turns_are_refused_with_any_code_stop_no_others_and_can_be_terminated() {
+    throwaway::needs_postgres!();
     const CODES: [&str; 6] = ["40001", "40P01", "57014", "53100", "P0001", "42P01"];
     let url = new_schema_url();
     let world = outlast::open(&url).await.unwrap();
@@ -380,6 +383,7 @@ async fn runs_whose_turns_are_refused_with_any_code_stop_no_others_and_can_be_te
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_waits_for_nothing_but_its_row_is_explained_by_who_has_that() {
+    throwaway::needs_postgres!();
     let url = new_schema_url();
     let world = outlast::open(&url).await.unwrap();
     let client = Client::new(world);
@@ -414,6 +418,7 @@ async fn runs_per_second(client: &Client) -> f64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement, for a machine that does nothing else"]
 async fn other_runs_keep_four_fifths_of_their_throughput_beside_a_locked_row() {
+    throwaway::needs_postgres!();
     const ROUNDS: u64 = 5;
     let url = new_schema_url();
     let world = outlast::open(&url).await.unwrap();

@@ -1,6 +1,5 @@
 //! Schemas of workflows and steps, by function and by handle.
 
-#![cfg(feature = "schema")]
 #![allow(missing_docs, reason = "tests explain themselves by their names")]
 
 use outlast::prelude::*;

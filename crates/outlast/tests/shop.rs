@@ -100,7 +100,6 @@ async fn a_checkout_runs_on_memory() {
     checkout_on("memory:").await.unwrap();
 }
 
-#[cfg(feature = "sqlite")]
 #[tokio::test]
 async fn a_checkout_runs_on_sqlite() {
     let folder = tempfile::tempdir().unwrap();

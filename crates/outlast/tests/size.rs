@@ -1,6 +1,5 @@
 //! Values at the limits, through the whole engine on SQLite: the largest payloads, and a full inbox.
 
-#![cfg(feature = "sqlite")]
 #![allow(missing_docs, reason = "tests explain themselves by their names")]
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
 

@@ -1,6 +1,5 @@
 //! Starts and sends inside a transaction of the caller, on the world's file.
 
-#![cfg(feature = "sqlite")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::path::Path;

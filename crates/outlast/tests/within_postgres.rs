@@ -1,9 +1,6 @@
 //! Starts and sends inside transactions of the caller, and from SQL alone.
 
-#![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, reason = "a test")]
-
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use outlast::postgres::tokio_postgres::error::SqlState;
 use outlast::postgres::tokio_postgres::{self, Config, NoTls};
@@ -24,12 +21,9 @@ struct Shop {
 
 impl Shop {
     async fn open() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let schema = format!("within_{}_{number}", std::process::id());
-        let place = throwaway::postgres::for_tests();
-        let joint = if place.contains('?') { '&' } else { '?' };
-        let world = outlast::open(&format!("{place}{joint}schema={schema}")).await.unwrap();
+        let (place, schema) =
+            (throwaway::postgres::for_tests(), throwaway::postgres::new_schema_name("within"));
+        let world = outlast::open(&throwaway::postgres::schema_url(place, &schema)).await.unwrap();
         let worker = Worker::builder(world.clone()).register((ship,)).start().await.unwrap();
         let server = connect(&place.parse().unwrap()).await;
         server.batch_execute(&format!("CREATE TABLE {schema}.orders (id bigint, run text)")).await.unwrap();
@@ -60,6 +54,7 @@ async fn connect(config: &Config) -> tokio_postgres::Client {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_begins_when_the_callers_transaction_commits() {
+    throwaway::needs_postgres!();
     let mut shop = Shop::open().await;
     let insert = format!("INSERT INTO {}.orders VALUES (40, $1)", shop.schema);
     let (mut tx, client) = shop.begin().await;
@@ -78,6 +73,7 @@ async fn a_run_begins_when_the_callers_transaction_commits() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rolled_back_and_refused_calls_have_no_effect() {
+    throwaway::needs_postgres!();
     let mut shop = Shop::open().await;
     let run = shop.client.start(ship, 1).key("order-1").await.unwrap();
     let (mut tx, client) = shop.begin().await;
@@ -103,6 +99,7 @@ async fn rolled_back_and_refused_calls_have_no_effect() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_transaction_in_another_database_is_refused_and_stays_usable() {
+    throwaway::needs_postgres!();
     let shop = Shop::open().await;
     let other = format!("other_{}", shop.schema);
     shop.server.batch_execute(&format!("CREATE DATABASE {other}")).await.unwrap();
@@ -118,6 +115,7 @@ async fn a_transaction_in_another_database_is_refused_and_stays_usable() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_language_starts_runs_and_sends_to_them() {
+    throwaway::needs_postgres!();
     let shop = Shop::open().await;
     let started = shop.call("start_run('ship', '40', key => 'order-40', tags => '{\"customer\": \"ada\"}')");
     let run = started.await.unwrap();
@@ -137,6 +135,7 @@ async fn any_language_starts_runs_and_sends_to_them() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn arguments_from_sql_are_checked() {
+    throwaway::needs_postgres!();
     let shop = Shop::open().await;
     shop.call("start_run('ship', '1', key => 'k')").await.unwrap();
     let deep = format!("start_run('ship', '{}{}')", "[".repeat(65), "]".repeat(65));

@@ -28,16 +28,25 @@ pub(super) fn check_any(root: &Path, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// Finds macros for unfinished code. Literals may contain them.
+/// Finds macros for unfinished code, and private items of dependencies. Literals may contain them.
 pub(super) fn check_rust(source: &Source) -> Vec<Finding> {
     let text = source.without_literals();
     let mut findings = Vec::new();
     for (line, text) in lines(&text) {
+        if uses_private_item(text) {
+            findings.push((line, "`::__…` is a private item of another crate; use its public API".into()));
+        }
         for mark in UNFINISHED_CODE.iter().filter(|mark| text.contains(**mark)) {
             findings.push((line, format!("`{mark}…)` is unfinished code; finish it, or remove it")));
         }
     }
     findings
+}
+
+/// Whether the line names an item with two leading underscores of another crate than `outlast`, whose macros need one.
+fn uses_private_item(line: &str) -> bool {
+    line.match_indices("::__")
+        .any(|(at, _)| !line[..at].ends_with("outlast") && !line[..at].ends_with("crate"))
 }
 
 /// Finds SQL files that do not begin with a comment.
@@ -82,6 +91,13 @@ mod tests {
         assert_eq!(found(concat!("fn f() { todo", "!() }")), 1);
         assert_eq!(found(concat!("/// unimplemented", "!(\"x\")")), 1);
         assert_eq!(found(concat!("\"todo", "!()\"")), 0);
+    }
+
+    #[test]
+    fn private_items_of_dependencies_are_found() {
+        let found = |text| check_rust(&Source::new(text)).len();
+        assert_eq!(found("let error = Error::__private_api_timeout();"), 1);
+        assert_eq!(found("quote!(::outlast::__private::Context)"), 0);
     }
 
     #[test]

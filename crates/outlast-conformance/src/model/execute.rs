@@ -6,8 +6,8 @@ use std::time::Duration;
 use outlast_core::event::format_of_rules;
 use outlast_core::turn::BasedOn;
 use outlast_core::{
-    ClaimRequest, Effects, Join, ListOrder, Message, MessageBody, MessageId, Page, QueuedSteps, Report,
-    RunQuery, RunView, SessionId, Timestamp, Turn, Work, World, WorldError,
+    ClaimRequest, Effects, Join, ListOrder, Message, MessageBody, MessageId, QueuedSteps, Report, RunQuery,
+    RunView, SessionId, Timestamp, Turn, Work, World, WorldError,
 };
 
 use super::op::Op;
@@ -122,7 +122,8 @@ async fn execute_session_call(
     let (id, world) = (join.session, case.world.clone());
     match op {
         Op::Beat { live, details, .. } => {
-            let report = Report { live: *live, ..Report::default() };
+            let mut report = Report::default();
+            report.live = *live;
             let details = values::details(model, id, details);
             let beat = world.beat(id, &report, &details).await.map(|beat| (beat.held, beat.rules));
             compare_answers("beat", beat, model.beat(id, report, details, now))
@@ -224,11 +225,10 @@ async fn execute_other(case: &Case, op: &Op, model: &mut Model, past: &mut PastC
         }
         Op::List { query } => {
             let query = values::query(model, *query);
-            let page = case
-                .world
-                .runs(query.clone())
-                .await
-                .map(|page| Page { runs: page.runs.into_iter().map(without_update_times).collect(), ..page });
+            let page = case.world.runs(query.clone()).await.map(|mut page| {
+                page.runs = page.runs.into_iter().map(without_update_times).collect();
+                page
+            });
             return compare_answers("list", page, Ok(model.page(&query)));
         }
         Op::Advance { micros } => case.clock.advance(Duration::from_micros(*micros)),

@@ -74,33 +74,19 @@ pub(super) struct ModelSession {
 impl ModelRun {
     pub(super) fn new(start: Start, first: TurnRecord, now: Timestamp) -> Self {
         let begins_at = start.not_before.filter(|at| *at > now);
-        let view = RunView {
-            id: start.run,
-            workflow: start.workflow.clone(),
-            version: start.version,
-            queue: start.queue.clone(),
-            priority: start.priority,
-            key: start.key.as_ref().map(|key| key.text.clone()),
-            status: Status::Pending,
-            owner: None,
-            created_at: now,
-            updated_at: now,
-            ended_at: None,
-            wake_at: begins_at,
-            waits: Vec::new(),
-            sent: 0,
-            consumed: 0,
-            crashes: 0,
-            kept: 0,
-            is_cancel_requested: false,
-            failed_builds: FailedBuilds::default(),
-            format: format_of_rules(start.rules),
-            stuck: None,
-            retry_at: None,
-            parent: start.parent,
-            tags: start.tags.clone(),
-            deadline: start.deadline,
-        };
+        let mut view = RunView::of_columns(start.run, Status::Pending, &HolderColumns::default());
+        view.workflow = start.workflow.clone();
+        view.version = start.version;
+        view.queue = start.queue.clone();
+        view.priority = start.priority;
+        view.key = start.key.as_ref().map(|key| key.text.clone());
+        view.created_at = now;
+        view.updated_at = now;
+        view.wake_at = begins_at;
+        view.format = format_of_rules(start.rules);
+        view.parent = start.parent;
+        view.tags = start.tags.clone();
+        view.deadline = start.deadline;
         Self {
             start,
             view,
@@ -260,6 +246,8 @@ impl Model {
     }
 }
 
-pub(super) fn without_update_times(view: RunView) -> RunView {
-    RunView { updated_at: view.created_at, retry_at: None, ..view }
+pub(super) fn without_update_times(mut view: RunView) -> RunView {
+    view.updated_at = view.created_at;
+    view.retry_at = None;
+    view
 }

@@ -8,12 +8,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use async_trait::async_trait;
-use outlast_core::world::Answers;
 use outlast_core::{
-    Beat, Busy, ClaimRequest, Clock, Committed, Counts, Delivered, Description, Ended, HeartbeatDetails,
-    HeldRun, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId,
-    Start, Started, Timestamp, Turn, TurnRecord, Waiters, Work, WorkerView, World, WorldError,
+    Busy, Clock, Ended, RunId, Timestamp, Waiters, World, WorldError, WorldMethod, WorldWrapper,
 };
 use outlast_testkit::TestClock;
 
@@ -71,14 +67,13 @@ impl BlockingWorld {
         Self { world, clock, waiters: Arc::default() }
     }
 
-    fn call<T>(&self, call: impl Future<Output = T>) -> T {
+    fn block_on<T>(&self, call: impl Future<Output = T>) -> T {
         self.clock.update();
         block_on(call)
     }
 
-    /// As [`BlockingWorld::call`], for calls that may end runs: notifies those that wait for an end.
-    fn call_and_notify<T>(&self, call: impl Future<Output = T>) -> T {
-        let answer = self.call(call);
+    /// Notifies those that wait for the end of a run that has ended.
+    fn notify_waiters(&self) {
         let mut awaited = self.waiters.runs();
         awaited.sort_unstable();
         for run in awaited {
@@ -86,11 +81,10 @@ impl BlockingWorld {
                 self.waiters.tell(run, || Some(ended));
             }
         }
-        answer
     }
 
     fn ended_by_now(&self, run: RunId) -> Result<Option<Ended>, WorldError> {
-        self.call(self.world.ended(run, self.clock.update()))
+        self.block_on(self.world.ended(run, self.clock.update()))
     }
 }
 
@@ -113,22 +107,27 @@ fn block_on<T>(call: impl Future<Output = T>) -> T {
     }
 }
 
-#[async_trait]
-impl World for BlockingWorld {
-    async fn start(&self, starts: Vec<Start>) -> Answers<Started> {
-        self.call_and_notify(self.world.start(starts))
+/// Whether a call of this method may end runs.
+fn may_end_runs(method: WorldMethod) -> bool {
+    use WorldMethod::{Claim, Commit, Deliver, Send, Start};
+    matches!(method, Start | Send | Claim | Commit | Deliver)
+}
+
+impl WorldWrapper for BlockingWorld {
+    fn inner(&self) -> &dyn World {
+        &*self.world
     }
 
-    async fn run(&self, run: RunId) -> Result<RunView, WorldError> {
-        self.call(self.world.run(run))
-    }
-
-    async fn runs(&self, query: RunQuery) -> Result<Page, WorldError> {
-        self.call(self.world.runs(query))
-    }
-
-    async fn counts(&self) -> Result<Counts, WorldError> {
-        self.call(self.world.counts())
+    async fn call<T: Send>(
+        &self,
+        method: WorldMethod,
+        call: impl Future<Output = Result<T, WorldError>> + Send,
+    ) -> Result<T, WorldError> {
+        let answer = self.block_on(call);
+        if may_end_runs(method) {
+            self.notify_waiters();
+        }
+        answer
     }
 
     async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError> {
@@ -143,90 +142,9 @@ impl World for BlockingWorld {
         }
     }
 
-    async fn history(&self, run: RunId, from: u64, limit: usize) -> Result<Vec<TurnRecord>, WorldError> {
-        self.call(self.world.history(run, from, limit))
-    }
-
-    async fn histories(&self, runs: &[RunId]) -> Answers<Vec<TurnRecord>> {
-        self.call(self.world.histories(runs))
-    }
-
-    async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent> {
-        self.call_and_notify(self.world.send(messages))
-    }
-
-    async fn inbox(&self, run: RunId, after: u64) -> Result<Vec<Message>, WorldError> {
-        self.call(self.world.inbox(run, after))
-    }
-
-    async fn join(&self, join: Join) -> Result<(), WorldError> {
-        self.call(self.world.join(join))
-    }
-
-    async fn beat(
-        &self,
-        session: SessionId,
-        report: &Report,
-        details: &[HeartbeatDetails],
-    ) -> Result<Beat, WorldError> {
-        self.call(self.world.beat(session, report, details))
-    }
-
-    async fn held(&self, session: SessionId) -> Result<Vec<HeldRun>, WorldError> {
-        self.call(self.world.held(session))
-    }
-
-    async fn leave(&self, session: SessionId) -> Result<(), WorldError> {
-        self.call(self.world.leave(session))
-    }
-
-    async fn takeover(&self, session: SessionId) -> Result<u64, WorldError> {
-        self.call(self.world.takeover(session))
-    }
-
-    async fn claim(&self, session: SessionId, request: ClaimRequest) -> Result<Work, WorldError> {
-        self.call_and_notify(self.world.claim(session, request))
-    }
-
-    async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
-        self.call_and_notify(self.world.commit(session, turns))
-    }
-
-    async fn workers(&self) -> Result<Vec<WorkerView>, WorldError> {
-        self.call(self.world.workers())
-    }
-
-    async fn resume(&self, run: RunId) -> Result<(), WorldError> {
-        self.call(self.world.resume(run))
-    }
-
-    async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
-        // Not blocking: it only waits for a change signal of this process.
-        self.world.changed(epoch, until).await
-    }
-
-    async fn deliver(&self, session: SessionId) -> Result<Delivered, WorldError> {
-        self.call_and_notify(self.world.deliver(session))
-    }
-
-    async fn prune(
-        &self,
-        before: Timestamp,
-        after: Option<RunId>,
-        limit: usize,
-    ) -> Result<Pruned, WorldError> {
-        self.call(self.world.prune(before, after, limit))
-    }
-
-    fn run_id(&self, key: Option<&str>, bits: u128) -> RunId {
-        self.world.run_id(key, bits)
-    }
+    // `changed` does not block: it only waits for a change signal of this process.
 
     fn clock(&self) -> Arc<dyn Clock> {
         Arc::new(self.clock.clone())
-    }
-
-    fn describe(&self) -> Description {
-        self.world.describe()
     }
 }

@@ -313,7 +313,7 @@ pub(super) async fn unblock_runs(
             // The type of the hook is unknown here; one of several random payloads fits.
             let shape = PayloadType::ALL[env.random(|rng| rng.usize(0..PayloadType::ALL.len()))];
             let payload = Payload::json(&shape.payload(token))
-                .map_err(|error| WorldError::Invalid(error.to_string()))?;
+                .map_err(|error| WorldError::invalid(error.to_string()))?;
             let body = MessageBody::Hook { name: name.into(), payload };
             let id = MessageId::from_bits(u128::from(token) | (0xfeed << 100));
             let message = NewMessage { id, run: run.id, body, headers: Headers::new() };

@@ -4,12 +4,11 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use outlast_core::world::Answers;
 use outlast_core::{
-    Beat, Busy, ClaimRequest, Clock, Committed, Counts, Delivered, Description, Ended, HeartbeatDetails,
-    HeldRun, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId,
-    Start, Started, Timestamp, Turn, TurnRecord, Work, WorkerView, World, WorldError,
+    Beat, Busy, ClaimRequest, Clock, Committed, Counts, Delivered, Ended, HeartbeatDetails, HeldRun, Join,
+    Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId, Start, Started,
+    Timestamp, Turn, TurnRecord, Work, WorkerView, World, WorldError, WorldWrapper,
 };
 
 use super::clock::sleep;
@@ -29,7 +28,11 @@ impl SimulatedWorld {
     }
 
     /// Makes a call, with the faults that are planned for it.
-    async fn call<T, F>(&self, call: Call, arrive: impl Fn() -> F + Send + 'static) -> Result<T, WorldError>
+    async fn call_with_faults<T, F>(
+        &self,
+        call: Call,
+        arrive: impl Fn() -> F + Send + 'static,
+    ) -> Result<T, WorldError>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, WorldError>> + Send + 'static,
@@ -92,7 +95,7 @@ impl SimulatedWorld {
         F: Future<Output = Result<T, WorldError>> + Send + 'static,
     {
         let inner: Arc<dyn World> = self.env.inner.clone();
-        self.call(Call::Read, move || ask(inner.clone())).await
+        self.call_with_faults(Call::Read, move || ask(inner.clone())).await
     }
 
     fn parts(&self) -> (Arc<Environment>, Arc<Node>) {
@@ -110,11 +113,14 @@ impl fmt::Debug for SimulatedWorld {
     }
 }
 
-#[async_trait]
-impl World for SimulatedWorld {
+impl WorldWrapper for SimulatedWorld {
+    fn inner(&self) -> &dyn World {
+        &*self.env.inner
+    }
+
     async fn start(&self, starts: Vec<Start>) -> Answers<Started> {
         let (env, node) = self.parts();
-        self.call(Call::Start, move || env.clone().start(node.clone(), starts.clone())).await
+        self.call_with_faults(Call::Start, move || env.clone().start(node.clone(), starts.clone())).await
     }
 
     async fn run(&self, run: RunId) -> Result<RunView, WorldError> {
@@ -152,7 +158,7 @@ impl World for SimulatedWorld {
 
     async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent> {
         let (env, node) = self.parts();
-        self.call(Call::Send, move || env.clone().send(node.clone(), messages.clone())).await
+        self.call_with_faults(Call::Send, move || env.clone().send(node.clone(), messages.clone())).await
     }
 
     async fn inbox(&self, run: RunId, after: u64) -> Result<Vec<Message>, WorldError> {
@@ -161,7 +167,7 @@ impl World for SimulatedWorld {
 
     async fn join(&self, join: Join) -> Result<(), WorldError> {
         let (env, node) = self.parts();
-        self.call(Call::Join, move || env.clone().join(node.clone(), join.clone())).await
+        self.call_with_faults(Call::Join, move || env.clone().join(node.clone(), join.clone())).await
     }
 
     async fn beat(
@@ -171,7 +177,7 @@ impl World for SimulatedWorld {
         details: &[HeartbeatDetails],
     ) -> Result<Beat, WorldError> {
         let (inner, report, details) = (self.env.inner.clone(), report.clone(), details.to_vec());
-        self.call(Call::Beat, move || {
+        self.call_with_faults(Call::Beat, move || {
             let (inner, report, details) = (inner.clone(), report.clone(), details.clone());
             async move { inner.beat(session, &report, &details).await }
         })
@@ -180,7 +186,7 @@ impl World for SimulatedWorld {
 
     async fn held(&self, session: SessionId) -> Result<Vec<HeldRun>, WorldError> {
         let inner = self.env.inner.clone();
-        self.call(Call::Held, move || {
+        self.call_with_faults(Call::Held, move || {
             let inner = inner.clone();
             async move { inner.held(session).await }
         })
@@ -189,23 +195,25 @@ impl World for SimulatedWorld {
 
     async fn leave(&self, session: SessionId) -> Result<(), WorldError> {
         let (env, node) = self.parts();
-        self.call(Call::Leave, move || env.clone().leave(node.clone(), session)).await
+        self.call_with_faults(Call::Leave, move || env.clone().leave(node.clone(), session)).await
     }
 
     async fn takeover(&self, session: SessionId) -> Result<u64, WorldError> {
         let (env, node) = self.parts();
-        self.call(Call::Takeover, move || env.clone().takeover(node.clone(), session)).await
+        self.call_with_faults(Call::Takeover, move || env.clone().takeover(node.clone(), session)).await
     }
 
     async fn claim(&self, session: SessionId, request: ClaimRequest) -> Result<Work, WorldError> {
         let (env, node) = self.parts();
-        self.call(Call::Claim, move || env.clone().claim(node.clone(), session, request.clone())).await
+        self.call_with_faults(Call::Claim, move || env.clone().claim(node.clone(), session, request.clone()))
+            .await
     }
 
     async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
         let ((env, node), sent) = (self.parts(), turns.to_vec());
-        let answers =
-            self.call(Call::Commit, move || env.clone().commit(node.clone(), session, sent.clone())).await;
+        let answers = self
+            .call_with_faults(Call::Commit, move || env.clone().commit(node.clone(), session, sent.clone()))
+            .await;
         let done = turns.iter().zip(answers.iter().flatten()).filter(|(_, answer)| answer.is_ok());
         let (elapsed, name) = (self.env.clock.elapsed(), &self.node.name);
         self.env
@@ -238,7 +246,7 @@ impl World for SimulatedWorld {
 
     async fn deliver(&self, session: SessionId) -> Result<Delivered, WorldError> {
         let (env, node) = self.parts();
-        self.call(Call::Read, move || env.clone().deliver(node.clone(), session)).await
+        self.call_with_faults(Call::Read, move || env.clone().deliver(node.clone(), session)).await
     }
 
     async fn prune(
@@ -250,15 +258,7 @@ impl World for SimulatedWorld {
         self.read(move |world| async move { world.prune(before, after, limit).await }).await
     }
 
-    fn run_id(&self, key: Option<&str>, bits: u128) -> RunId {
-        self.env.inner.run_id(key, bits)
-    }
-
     fn clock(&self) -> Arc<dyn Clock> {
         Arc::new(self.env.clock.clone())
-    }
-
-    fn describe(&self) -> Description {
-        self.env.inner.describe()
     }
 }

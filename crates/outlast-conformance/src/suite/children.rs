@@ -54,7 +54,9 @@ pub async fn a_child_is_started_like_any_run(case: Case) {
     child.start.headers = [("traceparent".to_owned(), "00-ab-cd".to_owned())].into();
     child.start.not_before = Some(case.later(60));
     child.start.deadline = Some(case.later(120));
-    let policy = Policy { retry: Retry::api(), is_at_most_once: true, ..Policy::DEFAULT };
+    let mut policy = Policy::DEFAULT;
+    policy.retry = Retry::api();
+    policy.is_at_most_once = true;
     child.start.policy = Some(Box::new(policy));
     worker.commit_done(case.turn(&parent).child(child.clone())).await;
     let view = case.view(child.start.run).await;

@@ -10,21 +10,21 @@ async fn view(case: &Case, worker: &TestWorker) -> WorkerView {
 }
 
 fn full() -> Report {
-    Report {
-        status: WorkerStatus::Draining,
-        live: 3,
-        attempts: 2,
-        steps: [("resize".to_owned(), 1), ("say \"hé\"\0".to_owned(), 1)].into(),
-        waiting_futures: 4,
-        turns: u64::MAX,
-        replays: 6,
-        completed: 7,
-        failed: 8,
-        uncommitted: Some(UncommittedRuns {
-            error: "the disk is full".into(),
-            runs: vec![RunId::from_bits(1), RunId::from_bits(u128::MAX)],
-        }),
-    }
+    let mut report = Report::default();
+    report.status = WorkerStatus::Draining;
+    report.live = 3;
+    report.attempts = 2;
+    report.steps = [("resize".to_owned(), 1), ("say \"hé\"\0".to_owned(), 1)].into();
+    report.waiting_futures = 4;
+    report.turns = u64::MAX;
+    report.replays = 6;
+    report.completed = 7;
+    report.failed = 8;
+    report.uncommitted = Some(UncommittedRuns::new(
+        "the disk is full",
+        vec![RunId::from_bits(1), RunId::from_bits(u128::MAX)],
+    ));
+    report
 }
 
 /// A worker that has not beaten yet is shown as at its join.
@@ -52,7 +52,8 @@ pub async fn a_beat_keeps_the_report(case: Case) {
 pub async fn the_last_report_counts(case: Case) {
     let (worker, other) = (case.join("wf").await, case.join("wf").await);
     case.world.beat(worker.session, &full(), &[]).await.unwrap();
-    let last = Report { live: 1, ..Report::default() };
+    let mut last = Report::default();
+    last.live = 1;
     case.world.beat(worker.session, &last, &[]).await.unwrap();
     assert_eq!(view(&case, &worker).await.report, last);
     assert_eq!(view(&case, &other).await.report, Report::default());

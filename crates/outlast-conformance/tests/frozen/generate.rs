@@ -18,9 +18,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use outlast::frozen::{FrozenCode, lines_of};
 use outlast::prelude::*;
-use outlast::{MemoryWorld, RunId, Simulated};
+use outlast::test_support::Simulated;
+use outlast::test_support::frozen::{FrozenCode, lines_of};
+use outlast::{MemoryWorld, RunId};
 use outlast_conformance::simulation;
 use outlast_core::{Busy, Clock, Event, History, QueuedSteps, RunQuery, Timestamp, Wait, World};
 use outlast_testkit::TestClock;

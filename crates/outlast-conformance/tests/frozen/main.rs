@@ -14,7 +14,7 @@ mod record;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use outlast::frozen::FrozenCode;
+use outlast::test_support::frozen::FrozenCode;
 use outlast_core::{Event, FailureKind};
 
 use self::program::{hasty, once, play, rare, work};

@@ -11,7 +11,7 @@
 //! | `turned` | for each turn: the digest of what the run does when it is told once more what it was told then, as a worker tells it: the events of the turn, which are those recorded, and what it asks of other runs |
 
 use outlast::RunId;
-use outlast::frozen::{FrozenCode, lines_of};
+use outlast::test_support::frozen::{FrozenCode, lines_of};
 use outlast_core::{Event, History, Timestamp, TurnId, TurnRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

@@ -151,10 +151,10 @@ impl StepArguments {
             statements.extend(quote!(#policy.priority = ::core::option::Option::Some(#priority);));
         }
         if statements.is_empty() {
-            return quote!(::outlast::Policy::DEFAULT);
+            return quote!(::outlast::__private::Policy::DEFAULT);
         }
         quote! {
-            let mut #policy = ::outlast::Policy::DEFAULT;
+            let mut #policy = ::outlast::__private::Policy::DEFAULT;
             #statements
             #policy
         }
@@ -175,8 +175,8 @@ impl StepArguments {
             return None;
         }
         let begin = match &self.retry {
-            Some(name) => quote!(::outlast::Retry::#name()),
-            None => quote!(::outlast::Retry::DEFAULT),
+            Some(name) => quote!(::outlast::__private::Retry::#name()),
+            None => quote!(::outlast::__private::Retry::DEFAULT),
         };
         let methods = calls.iter().map(|(method, _)| Ident::new(method, Span::call_site()));
         let values = calls.iter().map(|(_, value)| value);

@@ -42,14 +42,14 @@ fn the_expansion_is_small() {
         #[derive(Debug)]
         pub struct __step_charge;
         #[automatically_derived]
-        impl ::outlast::StepDefinition for __step_charge {
+        impl ::outlast::__private::StepDefinition for __step_charge {
             type Input = Order;
-            type Output = <Result<Payment, BankError> as ::outlast::ResultParts>::Ok;
+            type Output = <Result<Payment, BankError> as ::outlast::__private::ResultParts>::Ok;
             const NAME: &'static str = "charge";
             const WAS: &'static [&'static str] = &["pay"];
-            fn policy() -> ::outlast::Policy {
-                let mut policy = ::outlast::Policy::DEFAULT;
-                policy.retry = ::outlast::Retry::DEFAULT.attempts(3);
+            fn policy() -> ::outlast::__private::Policy {
+                let mut policy = ::outlast::__private::Policy::DEFAULT;
+                policy.retry = ::outlast::__private::Retry::DEFAULT.attempts(3);
                 policy.timeout = ::core::option::Option::Some(
                     ::core::time::Duration::from_secs(30),
                 );
@@ -57,20 +57,24 @@ fn the_expansion_is_small() {
             }
         }
         #[automatically_derived]
-        impl<__S: ::core::marker::Send + ::core::marker::Sync + 'static> ::outlast::StepCode<__S>
-        for __step_charge
+        impl<
+            __S: ::core::marker::Send + ::core::marker::Sync + 'static,
+        > ::outlast::__private::StepCode<__S> for __step_charge
         where
-            __S: ::outlast::StateFor<Bank, Self>,
+            __S: ::outlast::__private::StateFor<Bank, Self>,
         {
             fn attempt(
-                cx: ::outlast::StepContext<__S>,
+                cx: ::outlast::__private::StepContext<__S>,
                 input: Self::Input,
-            ) -> ::outlast::Attempt<Self> {
-                charge(<__S as ::outlast::StateFor<Bank, Self>>::context(cx), input)
+            ) -> ::outlast::__private::Attempt<Self> {
+                charge(<__S as ::outlast::__private::StateFor<Bank, Self>>::context(cx), input)
             }
         }
         /// Takes the money.
-        pub fn charge(cx: StepContext<Bank>, order: Order) -> ::outlast::Attempt<__step_charge> {
+        pub fn charge(
+            cx: StepContext<Bank>,
+            order: Order,
+        ) -> ::outlast::__private::Attempt<__step_charge> {
             #[allow(clippy::unused_async)]
             #[tracing::instrument]
             async fn __outlast_body(
@@ -79,7 +83,7 @@ fn the_expansion_is_small() {
             ) -> Result<Payment, BankError> {
                 cx.state().charge(&mut order).await
             }
-            ::outlast::Attempt::new(async move {
+            ::outlast::__private::Attempt::new(async move {
                 ::core::result::Result::map_err(
                     __outlast_body(cx, order).await,
                     ::core::convert::Into::into,
@@ -100,12 +104,12 @@ fn a_blocking_step_is_a_plain_function_inside() {
     let text = prettyplease::unparse(&syn::parse2(expansion.unwrap()).unwrap());
     let rest = text.split_once("fn hash").unwrap().1;
     expect![[r#"
-        (text: String) -> ::outlast::Attempt<__step_hash> {
+        (text: String) -> ::outlast::__private::Attempt<__step_hash> {
             #[allow(clippy::unused_async)]
             fn __outlast_body(text: String) -> Result<u64, Broken> {
                 Ok(0)
             }
-            ::outlast::Attempt::blocking(move || ::core::result::Result::map_err(
+            ::outlast::__private::Attempt::blocking(move || ::core::result::Result::map_err(
                 __outlast_body(text),
                 ::core::convert::Into::into,
             ))
@@ -127,32 +131,33 @@ fn a_step_without_context_has_code_for_every_state() {
         #[derive(Debug)]
         struct __step_greet;
         #[automatically_derived]
-        impl ::outlast::StepDefinition for __step_greet {
+        impl ::outlast::__private::StepDefinition for __step_greet {
             type Input = ((String, String), u8);
             type Output = ();
             const NAME: &'static str = "greet";
             const WAS: &'static [&'static str] = &[];
-            fn policy() -> ::outlast::Policy {
-                ::outlast::Policy::DEFAULT
+            fn policy() -> ::outlast::__private::Policy {
+                ::outlast::__private::Policy::DEFAULT
             }
         }
         #[automatically_derived]
-        impl<__S: ::core::marker::Send + ::core::marker::Sync + 'static> ::outlast::StepCode<__S>
-        for __step_greet {
+        impl<
+            __S: ::core::marker::Send + ::core::marker::Sync + 'static,
+        > ::outlast::__private::StepCode<__S> for __step_greet {
             fn attempt(
-                _cx: ::outlast::StepContext<__S>,
+                _cx: ::outlast::__private::StepContext<__S>,
                 input: Self::Input,
-            ) -> ::outlast::Attempt<Self> {
+            ) -> ::outlast::__private::Attempt<Self> {
                 greet(input.0, input.1)
             }
         }
         fn greet(
             argument_0: (String, String),
             argument_1: u8,
-        ) -> ::outlast::Attempt<__step_greet> {
+        ) -> ::outlast::__private::Attempt<__step_greet> {
             #[allow(clippy::unused_async)]
             async fn __outlast_body((first, last): (String, String), _times: u8) {}
-            ::outlast::Attempt::new(async move {
+            ::outlast::__private::Attempt::new(async move {
                 ::core::result::Result::Ok(__outlast_body(argument_0, argument_1).await)
             })
         }
@@ -162,16 +167,16 @@ fn a_step_without_context_has_code_for_every_state() {
 
 #[test]
 fn the_policy_is_the_default_and_what_is_given() {
-    assert_eq!(policy(""), "::outlast::Policy::DEFAULT");
+    assert_eq!(policy(""), "::outlast::__private::Policy::DEFAULT");
     assert_eq!(
         policy("attempts = 1, timeout = \"1h30m\", initial = \"0s\", multiplier = 1, pause_max = \"90ms\""),
-        "letmutpolicy=::outlast::Policy::DEFAULT;policy.retry=::outlast::Retry::DEFAULT.attempts(1)\
+        "letmutpolicy=::outlast::__private::Policy::DEFAULT;policy.retry=::outlast::__private::Retry::DEFAULT.attempts(1)\
          .initial(from_secs(0)).multiplier(1.0).max(from_millis(90));\
          policy.timeout=::core::option::Option::Some(from_secs(5400));policy"
     );
     assert_eq!(
         policy("retry = \"api\", attempts = 2"),
-        "letmutpolicy=::outlast::Policy::DEFAULT;policy.retry=::outlast::Retry::api().attempts(2);policy"
+        "letmutpolicy=::outlast::__private::Policy::DEFAULT;policy.retry=::outlast::__private::Retry::api().attempts(2);policy"
     );
 }
 
@@ -350,9 +355,9 @@ fn reconcile_and_unique_add_functions() {
                 input: &Self::Input,
             ) -> ::core::result::Result<
                 ::core::option::Option<::std::string::String>,
-                ::outlast::StepError,
+                ::outlast::__private::StepError,
             > {
-                ::outlast::unique_key::<Self>(&(&input.0.id.0, &input.1))
+                ::outlast::__private::unique_key::<Self>(&(&input.0.id.0, &input.1))
             }
         }
     "#]]
@@ -367,15 +372,19 @@ fn reconcile_and_unique_add_functions() {
     expect![[r#"
         : bool = true;
             fn reconcile(
-                cx: ::outlast::StepContext<__S>,
+                cx: ::outlast::__private::StepContext<__S>,
                 input: Self::Input,
-            ) -> ::outlast::Reconciling<Self> {
-                ::outlast::reconciling::<
+            ) -> ::outlast::__private::Reconciling<Self> {
+                ::outlast::__private::reconciling::<
                     Self,
                     _,
                     _,
                     _,
-                >(bank::look_up, <__S as ::outlast::StateFor<Bank, Self>>::context(cx), input)
+                >(
+                    bank::look_up,
+                    <__S as ::outlast::__private::StateFor<Bank, Self>>::context(cx),
+                    input,
+                )
             }
         }
     "#]]

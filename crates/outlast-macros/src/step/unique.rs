@@ -68,8 +68,8 @@ pub(super) fn read(text: &LitStr, function: &ItemFn, signature: &Signature) -> R
     let definition = quote! {
         fn unique(
             #input: &Self::Input,
-        ) -> ::core::result::Result<::core::option::Option<::std::string::String>, ::outlast::StepError> {
-            ::outlast::unique_key::<Self>(&(#(#places,)*))
+        ) -> ::core::result::Result<::core::option::Option<::std::string::String>, ::outlast::__private::StepError> {
+            ::outlast::__private::unique_key::<Self>(&(#(#places,)*))
         }
     };
     Ok(Unique { definition, parameters })

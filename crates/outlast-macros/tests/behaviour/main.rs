@@ -11,3 +11,8 @@ pub mod steps;
 mod workflows;
 
 pub use sdk::*;
+
+#[allow(missing_docs)]
+pub mod __private {
+    pub use crate::sdk::*;
+}

@@ -1,6 +1,7 @@
 //! [`Connector`]: makes connections and pools, with the server settings that the world's statements need.
 
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +15,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Config, Connection, Error, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use crate::connection::failed_stream::connection_error;
 use crate::connection::tls::tls_connector;
 use crate::connection::url::ConnectionTarget;
 
@@ -118,7 +120,11 @@ impl Connector {
         let connecting = async move { tokio::time::timeout(limit, connector.connect_with_settings()).await };
         match self.handle.spawn(connecting).await {
             Ok(Ok(connection)) => connection,
-            Ok(Err(_)) | Err(_) => Err(Error::__private_api_timeout()),
+            Ok(Err(_)) => {
+                let message = format!("the server did not complete the login within {limit:?}");
+                Err(connection_error(io::ErrorKind::TimedOut, message).await)
+            }
+            Err(error) => Err(connection_error(io::ErrorKind::Other, error.to_string()).await),
         }
     }
 
@@ -134,7 +140,13 @@ impl Connector {
         let set = tokio::select! {
             biased;
             set = client.batch_execute(&self.set_statement) => set,
-            ended = &mut connection => Err(ended.err().unwrap_or_else(Error::__private_api_timeout)),
+            ended = &mut connection => match ended {
+                Err(error) => Err(error),
+                Ok(()) => {
+                    let message = "the connection was closed before its settings were made".to_owned();
+                    Err(connection_error(io::ErrorKind::UnexpectedEof, message).await)
+                }
+            },
         };
         set.map(|()| (client, connection))
     }
@@ -146,7 +158,7 @@ impl Connector {
         // Last in, first out: the connection that was used last has its statements prepared and the server's caches
         // warm.
         let pool = Pool::builder(manager).max_size(size).queue_mode(QueueMode::Lifo).build();
-        pool.map_err(|error| WorldError::Invalid(format!("the pool cannot be created: {error}")))
+        pool.map_err(|error| WorldError::invalid(format!("the pool cannot be created: {error}")))
     }
 }
 

@@ -145,7 +145,7 @@ impl Database {
             ),
             failure => self.world_error(failure).to_string(),
         };
-        WorldError::Invalid(format!(
+        WorldError::invalid(format!(
             "Postgres at `{}` rejects the turn of run {run}: {why}; fix the cause, then resume the run",
             self.place
         ))
@@ -161,17 +161,17 @@ impl Database {
                     PoolOwner::World => "raise `pool` in the URL",
                     PoolOwner::Other => "make the pool larger",
                 };
-                WorldError::Unavailable(format!(
+                WorldError::unavailable(format!(
                     "no connection to Postgres at `{place}` became free within {:?}; {remedy}, or check what \
                      keeps the server busy",
                     self.timeout
                 ))
             }
-            CallError::Timeout => WorldError::Unavailable(format!(
+            CallError::Timeout => WorldError::unavailable(format!(
                 "Postgres at `{place}` has not responded for {:?}; check the network and the server",
                 self.timeout
             )),
-            CallError::TablesLost => WorldError::Corrupt(format!(
+            CallError::TablesLost => WorldError::corrupt(format!(
                 "the tables of the world at `{place}` do not exist any more: its schema {}, or tables in it, were \
                  dropped while the world was open; stop all workers and clients, restore a backup, and start them \
                  again",

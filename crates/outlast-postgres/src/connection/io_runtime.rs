@@ -27,7 +27,7 @@ impl IoRuntime {
     /// Starts the thread.
     pub(crate) fn start() -> Result<Self, WorldError> {
         let failed = |error: std::io::Error| {
-            WorldError::Unavailable(format!(
+            WorldError::unavailable(format!(
                 "a thread for the connections cannot be started ({error}); check how many threads this process may have"
             ))
         };

@@ -84,12 +84,12 @@ async fn check_server_once(
         }
         Err(PoolError::Backend(error)) => return Err(connect_error(&error, place)),
         Err(PoolError::Timeout(_)) => {
-            return Err(WorldError::Unavailable(format!(
+            return Err(WorldError::unavailable(format!(
                 "the pool of `{place}` has no free connection; make it larger"
             )));
         }
         Err(error) => {
-            return Err(WorldError::Invalid(format!(
+            return Err(WorldError::invalid(format!(
                 "the pool of `{place}` returned no connection ({error})"
             )));
         }
@@ -159,7 +159,7 @@ fn refuses_options(error: &Error) -> bool {
 }
 
 fn no_response_error(place: &str) -> WorldError {
-    WorldError::Unavailable(format!(
+    WorldError::unavailable(format!(
         "Postgres at `{place}` has not responded for {OPEN_TIMEOUT:?}; check the network and the server"
     ))
 }
@@ -169,7 +169,7 @@ fn check_version(version: i32, place: &str) -> Result<(), WorldError> {
     if version >= VERSION_MIN {
         return Ok(());
     }
-    Err(WorldError::Conflict(format!(
+    Err(WorldError::conflict(format!(
         "Postgres at `{place}` is version {}, which is too old; use version {} or later",
         version / 10_000,
         VERSION_MIN / 10_000
@@ -179,13 +179,13 @@ fn check_version(version: i32, place: &str) -> Result<(), WorldError> {
 /// Checks that the server accepts writes.
 fn check_writes(is_replica: bool, is_read_only: bool, place: &str) -> Result<(), WorldError> {
     if is_replica {
-        return Err(WorldError::Conflict(format!(
+        return Err(WorldError::conflict(format!(
             "Postgres at `{place}` is a replica and accepts no writes; connect to the primary server, or give \
              all hosts and `target_session_attrs=read-write` in the URL"
         )));
     }
     if is_read_only {
-        return Err(WorldError::Conflict(format!(
+        return Err(WorldError::conflict(format!(
             "Postgres at `{place}` accepts no writes, since `default_transaction_read_only` is on; turn it off \
              for this user and database, or connect to the primary server"
         )));
@@ -250,27 +250,28 @@ async fn first_row(client: &Client, sql: &str) -> Result<Vec<Option<String>>, Er
 }
 
 fn pooler_error(place: &str, why: &str) -> WorldError {
-    WorldError::Invalid(format!(
+    WorldError::invalid(format!(
         "there is a pooler such as pgbouncer in front of Postgres at `{place}` ({why}), which a world cannot use: \
          a worker's session is a lock of one connection; connect to the server itself, or set the pooler's `pool_mode` \
          to `session`"
     ))
 }
 
-/// The error of the world when the first connection is refused.
+/// The error of the world when the first connection is refused, whose source is the error of the connection.
 fn connect_error(error: &Error, place: &str) -> WorldError {
+    classified(error, place).caused_by(error)
+}
+
+fn classified(error: &Error, place: &str) -> WorldError {
     let Some(db_error) = error.as_db_error() else { return no_connection_error(error, place) };
     let why = db_error.message();
     match db_error.code().code() {
         // Also a pooler in statement mode, which refuses transactions.
         "08P01" if refuses_options(error) || why.contains("pooling mode") => pooler_error(place, why),
         "3D000" => {
-            WorldError::Invalid(format!("the database at `{place}` does not exist ({why}); create it first"))
+            WorldError::invalid(format!("the database at `{place}` does not exist ({why}); create it first"))
         }
-        "28P01" | "28000" | "42501" => WorldError::Invalid(match postgres_error(error, place) {
-            WorldError::Unavailable(text) => text,
-            other => other.to_string(),
-        }),
+        "28P01" | "28000" | "42501" => WorldError::invalid(postgres_error(error, place).to_string()),
         _ => postgres_error(error, place),
     }
 }
@@ -280,28 +281,28 @@ fn no_connection_error(error: &Error, place: &str) -> WorldError {
     let why = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
     let text = error.to_string();
     if why.contains("Temporary failure in name resolution") {
-        return WorldError::Unavailable(format!(
+        return WorldError::unavailable(format!(
             "the host of Postgres at `{place}` cannot be looked up now ({why}); check its name and the network"
         ));
     }
     if why.contains("lookup") || why.contains("not known") || why.contains("resolve") {
-        return WorldError::Invalid(format!(
+        return WorldError::invalid(format!(
             "the host of Postgres at `{place}` is unknown ({why}); check its name"
         ));
     }
     if text.contains("TLS") {
-        return WorldError::Invalid(format!(
+        return WorldError::invalid(format!(
             "no encrypted connection to Postgres at `{place}` can be made ({why}); {}",
             tls_remedy(&why)
         ));
     }
     if text.contains("authentication") || why.contains("password") {
-        return WorldError::Invalid(format!(
+        return WorldError::invalid(format!(
             "Postgres at `{place}` refuses the login of this user ({why}); give the password in the URL, in \
              `PGPASSWORD` or in a password file"
         ));
     }
-    WorldError::Unavailable(format!(
+    WorldError::unavailable(format!(
         "Postgres at `{place}` does not respond ({why}); start the server, or check host and port"
     ))
 }
@@ -327,9 +328,9 @@ mod tests {
     #[test]
     fn the_error_for_an_old_server_names_the_oldest_usable_version() {
         let error = check_version(130_014, "db:5432/shop").unwrap_err();
-        let WorldError::Conflict(text) = error else { panic!("{error}") };
+        assert!(matches!(error, WorldError::Conflict(_)), "{error}");
         assert_eq!(
-            text,
+            error.to_string(),
             "Postgres at `db:5432/shop` is version 13, which is too old; use version 14 or later"
         );
         assert!(check_version(140_000, "db").is_ok() && check_version(180_001, "db").is_ok());

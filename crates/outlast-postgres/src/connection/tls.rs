@@ -19,7 +19,7 @@ pub(crate) fn tls_connector(mode: SslMode, root_cert: Option<&str>) -> Result<Ma
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
-        .map_err(|error| WorldError::Invalid(format!("TLS cannot be used: {error}")))?;
+        .map_err(|error| WorldError::invalid(format!("TLS cannot be used: {error}")))?;
     let config = if mode == SslMode::Require || root_cert.is_some() {
         builder.with_root_certificates(trusted_roots(root_cert)?).with_no_client_auth()
     } else {
@@ -35,7 +35,7 @@ fn trusted_roots(root_cert: Option<&str>) -> Result<RootCertStore, WorldError> {
     let mut trusted_roots = RootCertStore::empty();
     if let Some(path) = root_cert {
         let unreadable = |error: &dyn std::fmt::Display| {
-            WorldError::Invalid(format!(
+            WorldError::invalid(format!(
                 "`sslrootcert={path}` cannot be read ({error}); give the path of a PEM file with certificates"
             ))
         };

@@ -75,7 +75,7 @@ pub(crate) fn parse(url: &str, options: &mut PostgresOptions) -> Result<Connecti
     let text = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
     let mut config: Config = text.parse().map_err(|error: tokio_postgres::Error| {
         let why = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-        WorldError::Invalid(format!(
+        WorldError::invalid(format!(
             "the Postgres URL is malformed ({why}); write for example \
              `postgres://user@host:5432/database?schema=outlast`"
         ))
@@ -107,7 +107,7 @@ fn ssl_mode(value: &str) -> Result<SslMode, WorldError> {
         "disable" => Ok(SslMode::Disable),
         "allow" | "prefer" => Ok(SslMode::Prefer),
         "require" | "verify-ca" | "verify-full" => Ok(SslMode::Require),
-        other => Err(WorldError::Invalid(format!(
+        other => Err(WorldError::invalid(format!(
             "`sslmode={other}` is unknown; write `disable`, `prefer` or `require` in the URL or in PGSSLMODE"
         ))),
     }
@@ -117,7 +117,7 @@ fn migrate(value: &str) -> Result<Migrate, WorldError> {
     match value {
         "auto" => Ok(Migrate::Auto),
         "off" => Ok(Migrate::Off),
-        other => Err(WorldError::Invalid(format!(
+        other => Err(WorldError::invalid(format!(
             "`migrate={other}` in the URL is unknown; write `migrate=auto` or `migrate=off`"
         ))),
     }
@@ -125,7 +125,7 @@ fn migrate(value: &str) -> Result<Migrate, WorldError> {
 
 fn number(name: &str, value: &str, range: std::ops::RangeInclusive<usize>) -> Result<usize, WorldError> {
     value.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| {
-        WorldError::Invalid(format!(
+        WorldError::invalid(format!(
             "`{name}={value}` is invalid; write a number from {} to {}",
             range.start(),
             range.end()
@@ -136,7 +136,7 @@ fn number(name: &str, value: &str, range: std::ops::RangeInclusive<usize>) -> Re
 fn seconds(name: &str, value: &str) -> Result<Duration, WorldError> {
     let seconds = value.parse().ok().filter(|seconds| (1..=3_600).contains(seconds));
     seconds.map(Duration::from_secs).ok_or_else(|| {
-        WorldError::Invalid(format!(
+        WorldError::invalid(format!(
             "`{name}={value}` is invalid; write seconds as a number from 1 to 3600, without a unit: `{name}=30`"
         ))
     })
@@ -150,7 +150,7 @@ fn unknown_parameter_error(name: &str) -> WorldError {
         Some((distance, known)) if distance <= 2 => format!(" (did you mean `{known}`?)"),
         _ => String::new(),
     };
-    WorldError::Invalid(format!(
+    WorldError::invalid(format!(
         "the parameter `{name}` in the Postgres URL is unknown{suggestion}; the known ones are: {}",
         known.join(", ")
     ))
@@ -178,7 +178,7 @@ fn fill_from_environment(config: &mut Config) -> Result<(), WorldError> {
         config.host(env("PGHOST").unwrap_or_else(|| "localhost".into()));
         if let Some(address) = env("PGHOSTADDR") {
             config.hostaddr(address.parse().map_err(|_| {
-                WorldError::Invalid(format!(
+                WorldError::invalid(format!(
                     "`PGHOSTADDR={address}` is not an IP address; write for example 10.0.0.7"
                 ))
             })?);
@@ -218,7 +218,7 @@ fn fill_session_attributes(config: &mut Config) -> Result<(), WorldError> {
         "any" => TargetSessionAttrs::Any,
         "read-write" | "primary" => TargetSessionAttrs::ReadWrite,
         other => {
-            return Err(WorldError::Invalid(format!(
+            return Err(WorldError::invalid(format!(
                 "`PGTARGETSESSIONATTRS={other}` cannot be used, since a world needs to write; write `read-write`"
             )));
         }

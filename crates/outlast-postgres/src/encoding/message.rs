@@ -118,7 +118,7 @@ impl MessageColumns {
                 Self::text("attempted", text)
             }
             _ => {
-                return Err(WorldError::Invalid(format!(
+                return Err(WorldError::invalid(format!(
                     "message {} has a kind that this world does not know; use a newer version of `outlast-postgres`",
                     message.id
                 )));
@@ -170,7 +170,7 @@ impl StoredPayload {
 
 /// A value as JSON text.
 pub(crate) fn json_text(value: &impl serde::Serialize) -> Result<String, WorldError> {
-    serde_json::to_string(value).map_err(|error| WorldError::Invalid(error.to_string()))
+    serde_json::to_string(value).map_err(|error| WorldError::invalid(error.to_string()))
 }
 
 /// Reads the columns of `inboxes.sql` and `unread.sql`.

@@ -101,29 +101,28 @@ pub(crate) fn run_view(row: &Row) -> Result<RunView, InvalidRow> {
     let columns = holder_columns::read(row, 24)?;
     let (names, values): (Vec<&str>, Vec<&str>) = (get(row, 17)?, get(row, 18)?);
     let tags = names.into_iter().zip(values);
-    Ok(RunView {
-        workflow: text(row, 1)?.into(),
-        version: number(row, 2)?,
-        key: maybe_text(row, 3)?,
-        owner: maybe_parsed(row, 5)?,
-        created_at: timestamp(row, 6)?,
-        updated_at: timestamp(row, 7)?,
-        ended_at: maybe_timestamp(row, 8)?,
-        wake_at: maybe_timestamp(row, 9)?,
-        waits: json(row, 10)?,
-        sent: number(row, 11)?,
-        consumed: number(row, 12)?,
-        is_cancel_requested: get(row, 21)?,
-        format: get::<i32>(row, 22)?.unsigned_abs(),
-        retry_at: maybe_timestamp(row, 23)?,
-        parent: parent(row)?,
-        queue: text(row, 19)?.into(),
-        priority: get::<i16>(row, 20)?.unsigned_abs() as u8,
-        tags: tags
-            .map(|(name, value)| (unescape_nul(name).into_owned(), unescape_nul(value).into_owned()))
-            .collect(),
-        ..RunView::of_columns(parsed(row, 0)?, parsed(row, 4)?, &columns)
-    })
+    let mut view = RunView::of_columns(parsed(row, 0)?, parsed(row, 4)?, &columns);
+    view.workflow = text(row, 1)?.into();
+    view.version = number(row, 2)?;
+    view.key = maybe_text(row, 3)?;
+    view.owner = maybe_parsed(row, 5)?;
+    view.created_at = timestamp(row, 6)?;
+    view.updated_at = timestamp(row, 7)?;
+    view.ended_at = maybe_timestamp(row, 8)?;
+    view.wake_at = maybe_timestamp(row, 9)?;
+    view.waits = json(row, 10)?;
+    view.sent = number(row, 11)?;
+    view.consumed = number(row, 12)?;
+    view.is_cancel_requested = get(row, 21)?;
+    view.format = get::<i32>(row, 22)?.unsigned_abs();
+    view.retry_at = maybe_timestamp(row, 23)?;
+    view.parent = parent(row)?;
+    view.queue = text(row, 19)?.into();
+    view.priority = get::<i16>(row, 20)?.unsigned_abs() as u8;
+    view.tags = tags
+        .map(|(name, value)| (unescape_nul(name).into_owned(), unescape_nul(value).into_owned()))
+        .collect();
+    Ok(view)
 }
 
 /// Reads why a run is stuck, or was stuck when it was claimed: the columns with reason, message and build, of which the

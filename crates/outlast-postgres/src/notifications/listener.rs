@@ -380,7 +380,7 @@ impl ListenerTask {
                 let locked = self.lock(client, session).await;
                 let answer = match &locked {
                     Ok(true) => Ok(()),
-                    Ok(false) => Err(WorldError::Conflict(format!(
+                    Ok(false) => Err(WorldError::conflict(format!(
                         "session {session} is joined by another process; join with a new one"
                     ))),
                     Err(error) => Err(postgres_error(error, &self.database.place)),

@@ -8,10 +8,9 @@
 
 mod index_scan;
 
-use std::ops::RangeInclusive;
-
 use outlast_core::limits::{PAGE_LOOKS_MAX, PAGE_RUNS_MAX};
-use outlast_core::{ListOrder, Page, QueuedSteps, RunId, RunQuery, RunView, WorldError};
+use outlast_core::paging::IdRange;
+use outlast_core::{Page, QueuedSteps, RunId, RunQuery, RunView, WorldError};
 use tokio_postgres::Row;
 
 use self::index_scan::IndexScan;
@@ -19,7 +18,6 @@ use crate::connection::database::Database;
 use crate::encoding::row::{InvalidRow, get, run_view};
 use crate::encoding::text::escape_nul;
 use crate::error::corrupt_error;
-use crate::read::id_clock_skew;
 
 /// A page of runs.
 pub(crate) async fn page(database: &Database, query: &RunQuery) -> Result<Page, WorldError> {
@@ -48,21 +46,17 @@ async fn read_range(
     query: &RunQuery,
     limit: usize,
 ) -> Result<(Vec<RunView>, Option<RunId>), WorldError> {
-    let Some(mut range) = IdRange::of(database, query).await? else { return Ok((Vec::new(), None)) };
+    let Some(mut range) = id_range(database, query).await? else { return Ok((Vec::new(), None)) };
     let scans = IndexScan::all(query, &database.sql.schema);
-    let last_examined = range.limit_to_examined(database, &scans).await?;
+    let last_examined = limit_to_examined(database, &mut range, &scans).await?;
     let mut runs = IndexScan::read_all(&scans, database, query, &range, limit + 1).await?;
     if let Some(root) = query.root {
         let rows = database.call(&database.sql.run_views, &[&vec![root.to_string()]]).await?;
         let root = read_views(database, &rows)?.into_iter();
         runs.extend(root.filter(|run| range.ids.contains(&run.id.bits()) && query.wants(run)));
     }
-    runs.sort_by_key(|run| run.id);
-    if !range.is_ascending {
-        runs.reverse();
-    }
     // Each scan may return `limit + 1` runs. `page_until` uses the last examined run only if there are fewer in total.
-    runs.truncate(limit + 1);
+    range.merge(&mut runs, limit);
     Ok((runs, last_examined))
 }
 
@@ -70,64 +64,26 @@ fn read_views(database: &Database, rows: &[Row]) -> Result<Vec<RunView>, WorldEr
     rows.iter().map(run_view).collect::<Result<_, _>>().map_err(|why| corrupt_error(&database.place, &why))
 }
 
-/// The ids that a page may contain, and the direction in which they are read.
-#[derive(Debug)]
-struct IdRange {
-    ids: RangeInclusive<u128>,
-    /// Whether they are read from the lowest id on. A list is read backwards if only its end is given.
-    is_ascending: bool,
+/// The ids of a query; `None` if there are none.
+async fn id_range(database: &Database, query: &RunQuery) -> Result<Option<IdRange>, WorldError> {
+    if !IdRange::needs_skew(query) {
+        return Ok(IdRange::of(query, None));
+    }
+    let rows = database.call(&database.sql.skew, &[]).await?;
+    let skew = rows.first().map(|row| Ok(get(row, 0)?..=get(row, 1)?)).transpose();
+    let skew = skew.map_err(|why: InvalidRow| corrupt_error(&database.place, &why))?;
+    Ok(IdRange::of(query, skew))
 }
 
-impl IdRange {
-    /// The range of a query; `None` if it is empty.
-    async fn of(database: &Database, query: &RunQuery) -> Result<Option<Self>, WorldError> {
-        let is_backwards = query.before.is_some() && query.after.is_none();
-        let is_ascending = (query.order == ListOrder::OldestFirst) != is_backwards;
-        let skew = if query.created_from.is_some() || query.created_before.is_some() {
-            let rows = database.call(&database.sql.skew, &[]).await?;
-            let skew = rows.first().map(|row| Ok((get(row, 0)?, get(row, 1)?))).transpose();
-            skew.map_err(|why: InvalidRow| corrupt_error(&database.place, &why))?
-        } else {
-            None
-        };
-        let (mut low, mut high) =
-            id_clock_skew::ids_between(skew, query.created_from, query.created_before).into_inner();
-        let (above, below) = match query.order {
-            ListOrder::OldestFirst => (query.after, query.before),
-            ListOrder::NewestFirst => (query.before, query.after),
-        };
-        if let Some(above) = above {
-            let Some(next) = above.bits().checked_add(1) else { return Ok(None) };
-            low = low.max(next);
-        }
-        if let Some(below) = below {
-            let Some(last) = below.bits().checked_sub(1) else { return Ok(None) };
-            high = high.min(last);
-        }
-        Ok((low <= high).then_some(Self { ids: low..=high, is_ascending }))
+/// Limits the range to the runs that the page may examine. Returns the last of them, if there are more.
+async fn limit_to_examined(
+    database: &Database,
+    range: &mut IdRange,
+    scans: &[IndexScan],
+) -> Result<Option<RunId>, WorldError> {
+    let mut scan_ends = Vec::new();
+    for scan in scans.iter().filter(|scan| scan.has_row_filters()) {
+        scan_ends.extend(scan.last_examined(database, range, PAGE_LOOKS_MAX).await?);
     }
-
-    /// Limits the range to the runs that the page may examine. Returns the last of them, if there are more.
-    async fn limit_to_examined(
-        &mut self,
-        database: &Database,
-        scans: &[IndexScan],
-    ) -> Result<Option<RunId>, WorldError> {
-        let mut nearest: Option<RunId> = None;
-        for scan in scans.iter().filter(|scan| scan.has_row_filters()) {
-            let last_examined = scan.last_examined(database, self, PAGE_LOOKS_MAX).await?;
-            nearest = match (nearest, last_examined) {
-                (Some(one), Some(other)) if self.is_ascending => Some(one.min(other)),
-                (Some(one), Some(other)) => Some(one.max(other)),
-                (one, other) => one.or(other),
-            };
-        }
-        // The page ends where the first of its scans reaches its limit.
-        if let Some(last_examined) = nearest {
-            let (low, high) = (*self.ids.start(), *self.ids.end());
-            self.ids =
-                if self.is_ascending { low..=last_examined.bits() } else { last_examined.bits()..=high };
-        }
-        Ok(nearest)
-    }
+    Ok(range.end_at_first(scan_ends))
 }

@@ -38,18 +38,17 @@ pub(crate) async fn workers(database: &Database) -> Result<Vec<WorkerView>, Worl
 fn worker(row: &Row) -> Result<WorkerView, InvalidRow> {
     let code: Vec<(String, u32)> = json(row, 7)?;
     let code = code.into_iter().map(|(workflow, version)| Code { workflow: workflow.into(), version });
-    Ok(WorkerView {
-        session: parsed(row, 0)?,
-        host: text(row, 1)?,
-        pid: number(row, 2)?,
-        build: text(row, 3)?,
-        joined_at: timestamp(row, 4)?,
-        expires_at: timestamp(row, 5)?,
-        held: number(row, 6)?,
-        code: code.collect(),
-        queues: json(row, 8)?,
-        beat_at: timestamp(row, 9)?,
-        report: Report::from_json(get(row, 10)?),
-        version: get(row, 11)?,
-    })
+    let mut view = WorkerView::of_session(parsed(row, 0)?);
+    view.host = text(row, 1)?;
+    view.pid = number(row, 2)?;
+    view.build = text(row, 3)?;
+    view.joined_at = timestamp(row, 4)?;
+    view.expires_at = timestamp(row, 5)?;
+    view.held = number(row, 6)?;
+    view.code = code.collect();
+    view.queues = json(row, 8)?;
+    view.beat_at = timestamp(row, 9)?;
+    view.report = Report::from_json(get(row, 10)?);
+    view.version = get(row, 11)?;
+    Ok(view)
 }

@@ -184,13 +184,13 @@ pub(crate) async fn ensure_schema(
     match compare_version(database, version).await? {
         SchemaState::Current => check_privileges(database, schema).await,
         SchemaState::Outdated if migrate == Migrate::Off && version == 0 => {
-            Err(WorldError::Conflict(format!(
+            Err(WorldError::conflict(format!(
                 "there is no schema `{schema}` of a world at `{}`; create it (`outlast::postgres::migrate(url)`), leave out \
              `migrate=off`, or check the name after `schema=` in the URL",
                 database.place
             )))
         }
-        SchemaState::Outdated if migrate == Migrate::Off => Err(WorldError::Conflict(format!(
+        SchemaState::Outdated if migrate == Migrate::Off => Err(WorldError::conflict(format!(
             "the schema at `{}` has version {version}, this build needs {}; migrate it \
              (`outlast::postgres::migrate(url)`), or leave out `migrate=off`",
             database.place,
@@ -221,7 +221,7 @@ async fn compare_version(database: &Database, version: usize) -> Result<SchemaSt
         std::cmp::Ordering::Greater if database.call(&database.sql.clock, &[]).await.is_ok() => {
             Ok(SchemaState::Current)
         }
-        std::cmp::Ordering::Greater => Err(WorldError::Conflict(format!(
+        std::cmp::Ordering::Greater => Err(WorldError::conflict(format!(
             "the schema at `{}` has version {version}, this build needs {}, and the functions that it calls have been \
              dropped; run a newer build",
             database.place,
@@ -251,7 +251,7 @@ async fn apply_missing(
     };
     match outcome {
         None => Ok(()),
-        Some(workers) => Err(WorldError::Conflict(format!(
+        Some(workers) => Err(WorldError::conflict(format!(
             "the schema at `{}` cannot be migrated: it would drop functions that joined workers of an old build call \
              ({workers}); stop them, then migrate",
             database.place
@@ -262,7 +262,7 @@ async fn apply_missing(
 fn check_name(schema: &str) -> Result<(), WorldError> {
     let is_bad = schema.is_empty() || schema.len() > 63 || schema.contains('\0') || schema.starts_with("pg_");
     if is_bad {
-        return Err(WorldError::Invalid(format!(
+        return Err(WorldError::invalid(format!(
             "`{schema}` is not a valid name of a schema; use 1 to 63 bytes that do not begin with `pg_`"
         )));
     }
@@ -303,7 +303,7 @@ async fn check_privileges(database: &Database, schema: &str) -> Result<(), World
 
 fn missing_privilege_error(database: &Database, why: &str) -> WorldError {
     let schema = &database.sql.schema;
-    WorldError::Invalid(format!(
+    WorldError::invalid(format!(
         "this user lacks privileges on the schema at `{}` ({why}); run as its owner: GRANT USAGE ON SCHEMA {schema} TO …; \
          GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO …",
         database.place
@@ -440,7 +440,7 @@ fn quoted_literal(text: &str) -> String {
 fn migration_error(database: &Database, failure: &CallError) -> WorldError {
     match failure {
         CallError::Postgres(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
-            WorldError::Invalid(format!(
+            WorldError::invalid(format!(
                 "this user may not create or change the schema at `{}` ({}); GRANT CREATE ON DATABASE to it, or \
                  migrate as another user and write `migrate=off` in the URL of this one",
                 database.place,

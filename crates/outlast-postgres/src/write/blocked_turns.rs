@@ -213,7 +213,7 @@ impl BlockedTurns {
             table_lock_holder.unwrap_or(blockers.entry(run).or_default().clone())
         };
         let by = if holder.is_empty() { holder } else { format!(" by {holder}") };
-        WorldError::Blocked(format!(
+        WorldError::blocked(format!(
             "run {run}, or a run that it sends to, is locked{by}; end that transaction, then the run continues"
         ))
     }

@@ -75,7 +75,7 @@ pub async fn send_within(
 
 fn as_postgres_world(world: &dyn World) -> Result<&PostgresWorld, WorldError> {
     (world as &dyn Any).downcast_ref().ok_or_else(|| {
-        WorldError::Invalid(format!(
+        WorldError::invalid(format!(
             "a transaction on Postgres cannot be used with a {} world; open the world with a `postgres:` URL",
             world.describe().kind
         ))
@@ -125,7 +125,7 @@ async fn execute_and_notify(
 }
 
 fn wrong_database_error(place: &str) -> WorldError {
-    WorldError::Invalid(format!(
+    WorldError::invalid(format!(
         "the transaction is not in the database of the world at `{place}`, or its user lacks privileges on the schema; begin it there"
     ))
 }

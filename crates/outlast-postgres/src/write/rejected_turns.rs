@@ -76,14 +76,14 @@ impl RejectedTurns {
         if tries == 1 {
             tracing::warn!(run = %turn.run, error = %rejection, "the database rejects a turn; trying again");
         }
-        WorldError::Blocked(format!("{rejection}; trying again"))
+        WorldError::blocked(format!("{rejection}; trying again"))
     }
 
     /// The answer to a turn whose statement was rejected because of one of its turns. From now on the turn is tried
     /// separately from others.
     pub(crate) fn isolate(&self, turn: &Turn, rejection: &WorldError) -> WorldError {
         self.update_state(turn, |_| ());
-        WorldError::Blocked(format!("{rejection}; trying again"))
+        WorldError::blocked(format!("{rejection}; trying again"))
     }
 
     /// Counts a try. Returns the number of tries, and whether they took too long.

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use outlast_core::limits::PAYLOAD_BYTES_MAX;
+use outlast_core::paging::millis_of;
 use outlast_core::refusal::{check_start, key_taken};
 use outlast_core::{Event, RunId, Start, Started, WorldError};
 use tokio_postgres::Row;
@@ -13,7 +14,6 @@ use crate::connection::database::{CallError, Database, Parameter};
 use crate::encoding::json_rows::JsonRows;
 use crate::encoding::row::{InvalidRow, get, maybe_text, maybe_timestamp, micros, parsed, timestamp};
 use crate::error::{corrupt_error, known_rules};
-use crate::read::id_clock_skew::millis_of;
 
 /// The number of bytes of events that one statement carries.
 pub(crate) const STATEMENT_BYTES_MAX: usize = 16 * PAYLOAD_BYTES_MAX;

@@ -5,7 +5,6 @@
 pub(crate) mod large_schema;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use outlast_core::event::{FORMAT, RULES};
@@ -36,14 +35,11 @@ impl TestSchema {
 
     /// A new schema on this server.
     pub(crate) fn on(server: &str, clock: TestClock) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self { server: server.into(), schema: format!("test_{}_{number}", std::process::id()), clock }
+        Self { server: server.into(), schema: throwaway::postgres::new_schema_name("test"), clock }
     }
 
     pub(crate) fn url(&self) -> String {
-        let separator = if self.server.contains('?') { '&' } else { '?' };
-        format!("{}{separator}schema={}&pool=4", self.server, self.schema)
+        throwaway::postgres::schema_url(&self.server, &self.schema) + "&pool=4"
     }
 
     /// A world with the test's virtual clock.

@@ -44,41 +44,45 @@ pub(crate) fn is_busy(error: &Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// Converts an error of SQLite into an error of the world.
+/// Converts an error of SQLite into an error of the world, whose source it is.
 pub(crate) fn from_sqlite(error: &Error, path: &Path) -> WorldError {
+    classified(error, path).caused_by(error)
+}
+
+fn classified(error: &Error, path: &Path) -> WorldError {
     let file = path.display();
     match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => WorldError::Unavailable(format!(
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => WorldError::unavailable(format!(
             "`{file}` is busy: another process has been writing for too long; try again, or end that process"
         )),
-        Some(ErrorCode::DiskFull) => WorldError::Unavailable(format!(
+        Some(ErrorCode::DiskFull) => WorldError::unavailable(format!(
             "`{file}` cannot grow because the disk is full; free some space, then work resumes by itself"
         )),
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
             missing_permission(path).unwrap_or_else(|| {
-                WorldError::Unavailable(format!(
+                WorldError::unavailable(format!(
                     "`{file}` cannot be opened ({error}); check that its folder exists, and how many files this \
                      process may open"
                 ))
             })
         }
-        Some(ErrorCode::SystemIoFailure) => WorldError::Unavailable(format!(
+        Some(ErrorCode::SystemIoFailure) => WorldError::unavailable(format!(
             "reading or writing `{file}` failed ({error}); check the disk; work resumes by itself"
         )),
-        Some(ErrorCode::DatabaseCorrupt) => WorldError::Corrupt(format!(
+        Some(ErrorCode::DatabaseCorrupt) => WorldError::corrupt(format!(
             "`{file}` is damaged ({error}); stop the workers, and restore a backup"
         )),
-        Some(ErrorCode::NotADatabase) => WorldError::Corrupt(format!(
+        Some(ErrorCode::NotADatabase) => WorldError::corrupt(format!(
             "`{file}` is not an SQLite file; give the path of another file, or restore a backup"
         )),
-        Some(ErrorCode::TooBig) => WorldError::Limit(format!(
+        Some(ErrorCode::TooBig) => WorldError::limit(format!(
             "a value is too large for `{file}` ({error}); store it elsewhere and pass its address"
         )),
-        Some(ErrorCode::ConstraintViolation) => WorldError::Corrupt(format!(
+        Some(ErrorCode::ConstraintViolation) => WorldError::corrupt(format!(
             "`{file}` contains inconsistent rows ({error}); stop the workers, and restore a backup"
         )),
-        Some(_) => WorldError::Unavailable(format!("SQLite cannot use `{file}`: {error}")),
-        None => WorldError::Corrupt(format!(
+        Some(_) => WorldError::unavailable(format!("SQLite cannot use `{file}`: {error}")),
+        None => WorldError::corrupt(format!(
             "`{file}` contains a row that no world wrote: {}",
             describe_damage(error)
         )),

@@ -164,7 +164,7 @@ impl FairLock {
     /// The error of a transaction that did not begin.
     pub(crate) fn not_begun_error(&self, error: &Error) -> WorldError {
         let Some(wait) = self.wait.filter(|_| is_busy(error)) else { return from_sqlite(error, &self.path) };
-        WorldError::Unavailable(format!(
+        WorldError::unavailable(format!(
             "{} has held the write lock of `{}` for {}; end its transaction, or that process, or raise `timeout` in the \
              URL",
             LockHolder::of(&self.path),

@@ -1,18 +1,16 @@
 //! Opening the file, and the settings of every connection.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use outlast_core::{Backoff, WorldError};
 use rusqlite::config::DbConfig;
-use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::connection::error::{from_sqlite, is_busy};
 use crate::connection::opened_file::with_suffix;
 use crate::connection::permissions::{folder_of, read_only_file};
+use crate::connection::statement_counter::StatementCounter;
 use crate::connection::thread::pause_before_retry;
 use crate::options::Durability;
 use crate::schema::migrate::{LivenessCheck, MIGRATIONS, check_usable, migrate_to_latest};
@@ -36,14 +34,13 @@ const PREPARED_STATEMENTS_MAX: usize = 128;
 pub(crate) struct ConnectionSettings {
     pub(crate) path: PathBuf,
     pub(crate) sync: Durability,
-    /// Counts statements, without those that begin and end transactions. For tests.
-    pub(crate) statements: Option<Arc<AtomicU64>>,
+    pub(crate) statements: StatementCounter,
 }
 
 impl ConnectionSettings {
     /// The settings of a connection whose commits wait for the disk.
     pub(crate) fn durable(path: &Path) -> Self {
-        Self { path: path.into(), sync: Durability::Full, statements: None }
+        Self { path: path.into(), sync: Durability::Full, statements: StatementCounter::default() }
     }
 }
 
@@ -55,7 +52,7 @@ pub(crate) fn open(
 ) -> Result<Connection, WorldError> {
     let path = &*settings.path;
     if rusqlite::version_number() < SQLITE_VERSION_MIN {
-        return Err(WorldError::Invalid(format!(
+        return Err(WorldError::invalid(format!(
             "SQLite {} can damage files; build with version 3.51.3 or later (the bundled one is)",
             rusqlite::version()
         )));
@@ -80,7 +77,7 @@ pub(crate) fn open_reader(settings: &ConnectionSettings) -> Result<Connection, W
 /// Opens another connection to the file of a world. The file must exist.
 pub(crate) fn open_existing(path: &Path) -> Result<Connection, WorldError> {
     if !path.is_file() {
-        return Err(WorldError::Unavailable(format!(
+        return Err(WorldError::unavailable(format!(
             "`{}` does not exist any more; restore it, or open another file",
             path.display()
         )));
@@ -114,7 +111,7 @@ fn check_file(path: &Path) -> Result<(), WorldError> {
     let file = path.display();
     let Ok(metadata) = path.metadata() else { return check_no_log(path, "does not exist") };
     if metadata.is_dir() {
-        return Err(WorldError::Invalid(format!("`{file}` is a folder; give the path of a file in it")));
+        return Err(WorldError::invalid(format!("`{file}` is a folder; give the path of a file in it")));
     }
     if metadata.permissions().readonly() {
         return Err(read_only_file(path));
@@ -130,7 +127,7 @@ fn check_no_log(path: &Path, problem: &str) -> Result<(), WorldError> {
     if bytes == 0 {
         return Ok(());
     }
-    Err(WorldError::Corrupt(format!(
+    Err(WorldError::corrupt(format!(
         "`{}` {problem}, but its write-ahead log `{}` has {bytes} bytes of changes; put the file back next to its log, \
          or restore a backup; to begin with an empty world, move the log away",
         path.display(),
@@ -142,7 +139,7 @@ fn check_no_log(path: &Path, problem: &str) -> Result<(), WorldError> {
 pub(crate) fn check_folder(path: &Path) -> Result<(), WorldError> {
     let folder = folder_of(path);
     if !folder.is_dir() {
-        return Err(WorldError::Invalid(format!(
+        return Err(WorldError::invalid(format!(
             "the folder `{}` for `{}` does not exist; create it first",
             folder.display(),
             path.display()
@@ -164,16 +161,7 @@ fn connect(settings: &ConnectionSettings, if_missing: IfMissing) -> Result<Conne
     }
     // Another process may be creating or recovering the file.
     retry_busy(|| configure(&connection, settings.sync)).map_err(to_world_error)?;
-    if let Some(statements) = settings.statements.clone() {
-        let count = move |event: TraceEvent<'_>| {
-            if let TraceEvent::Stmt(_, sql) = event
-                && !matches!(sql, "BEGIN" | "BEGIN IMMEDIATE" | "COMMIT")
-            {
-                statements.fetch_add(1, Ordering::Relaxed);
-            }
-        };
-        connection.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(count)).map_err(to_world_error)?;
-    }
+    settings.statements.attach(&mut connection).map_err(to_world_error)?;
     Ok(connection)
 }
 
@@ -207,7 +195,7 @@ fn set_wal(connection: &Connection, path: &Path) -> Result<(), WorldError> {
     if mode == "wal" {
         return Ok(());
     }
-    Err(WorldError::Invalid(format!(
+    Err(WorldError::invalid(format!(
         "`{}` is on a file system without shared memory (its journal mode stays `{mode}`); put it on a local disk",
         path.display()
     )))

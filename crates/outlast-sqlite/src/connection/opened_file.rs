@@ -42,7 +42,7 @@ impl OpenedFile {
             .map(|path| OpenedPart { identity: InodeId::at(&path).unwrap_or(None), path })
             .collect();
         if before.is_some() && parts.iter().map(|part| part.identity).next() != Some(before) {
-            return Err(WorldError::Unavailable(format!(
+            return Err(WorldError::unavailable(format!(
                 "`{}` was replaced while it was being opened; open it again",
                 path.display()
             )));
@@ -90,7 +90,7 @@ impl OpenedFile {
     }
 
     fn lost_error(&self, part: &OpenedPart, difference: &str) -> WorldError {
-        WorldError::Corrupt(format!(
+        WorldError::corrupt(format!(
             "`{}` was moved, replaced or removed while it was open ({} {difference}), so this process does not use it \
              any more: recent changes are not in the file at that path; stop every process that has it open, put the \
              file back together with its `-wal` file, or restore a backup, and start them again",

@@ -27,7 +27,7 @@ pub(crate) fn missing_permission(path: &Path) -> Option<WorldError> {
         })
         .collect();
     (!refused.is_empty()).then(|| {
-        WorldError::Invalid(format!(
+        WorldError::invalid(format!(
             "this user has no permission to read and write {}; change the owner or the mode",
             refused.join(", ")
         ))
@@ -65,7 +65,7 @@ fn probe_folder(path: &Path) -> FolderProbe {
         }
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             let about = folder.metadata().map_or_else(|_| String::new(), |found| mode_of(&found));
-            FolderProbe::Unwritable(WorldError::Invalid(format!(
+            FolderProbe::Unwritable(WorldError::invalid(format!(
                 "this user has no permission to write in the folder `{}` of `{}`{about}; SQLite creates files next to \
                  its own: make the folder writable, or choose another path",
                 folder.display(),
@@ -73,7 +73,7 @@ fn probe_folder(path: &Path) -> FolderProbe {
             )))
         }
         Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => {
-            FolderProbe::Unwritable(WorldError::Invalid(format!(
+            FolderProbe::Unwritable(WorldError::invalid(format!(
                 "the file system of `{}` is read-only; mount it writable, or choose another path",
                 path.display()
             )))
@@ -85,7 +85,7 @@ fn probe_folder(path: &Path) -> FolderProbe {
 /// The error for a file that this user can only read.
 pub(crate) fn read_only_file(path: &Path) -> WorldError {
     let about = path.metadata().map_or_else(|_| String::new(), |found| mode_of(&found));
-    WorldError::Invalid(format!(
+    WorldError::invalid(format!(
         "`{}` is read-only for this user{about}; make it writable for this user",
         path.display()
     ))

@@ -20,7 +20,7 @@ impl OwnedThread {
     /// Starts a thread.
     pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<Self, WorldError> {
         let handle = Builder::new().name(name.into()).spawn(work).map_err(|error| {
-            WorldError::Unavailable(format!(
+            WorldError::unavailable(format!(
                 "the thread `{name}` cannot be started ({error}); reduce the number of threads"
             ))
         })?;

@@ -6,10 +6,9 @@
 
 mod index_scan;
 
-use std::ops::RangeInclusive;
-
 use outlast_core::limits::{PAGE_LOOKS_MAX, PAGE_RUNS_MAX};
-use outlast_core::{ListOrder, Page, QueuedSteps, RunId, RunQuery, RunView};
+use outlast_core::paging::IdRange;
+use outlast_core::{Page, QueuedSteps, RunId, RunQuery, RunView};
 use rusqlite::{Connection, Error, OptionalExtension};
 
 use self::index_scan::IndexScan;
@@ -43,9 +42,9 @@ fn find(
     query: &RunQuery,
     limit: usize,
 ) -> Result<(Vec<RunView>, Option<RunId>), Error> {
-    let Some(mut range) = ScanRange::of(connection, query)? else { return Ok((Vec::new(), None)) };
+    let Some(mut range) = id_range(connection, query)? else { return Ok((Vec::new(), None)) };
     let scans = IndexScan::all(query);
-    let scan_end = range.limit_rows(connection, &scans)?;
+    let scan_end = limit_rows(connection, &mut range, &scans)?;
     let mut runs = Vec::new();
     for scan in &scans {
         scan.read(connection, query, &range, limit + 1, &mut runs)?;
@@ -54,12 +53,8 @@ fn find(
         let root = by_id(connection, root)?;
         runs.extend(root.filter(|run| range.ids.contains(&run.id.bits()) && query.wants(run)));
     }
-    runs.sort_by_key(|run| run.id);
-    if !range.is_ascending {
-        runs.reverse();
-    }
     // Each scan may have returned `limit + 1` runs. The end of the scan matters only if all of them returned fewer.
-    runs.truncate(limit + 1);
+    range.merge(&mut runs, limit);
     Ok((runs, scan_end))
 }
 
@@ -73,52 +68,22 @@ fn by_key(connection: &Connection, key: &str) -> Result<Option<RunView>, Error> 
     id.map_or(Ok(None), |id| by_id(connection, id))
 }
 
-/// The range of ids that a page scans, and the direction of the scan.
-#[derive(Debug)]
-struct ScanRange {
-    ids: RangeInclusive<u128>,
-    /// Whether the scan begins at the lowest id. A list is scanned backwards if the query gives only its end.
-    is_ascending: bool,
+/// The ids of a query; `None` if there are none.
+fn id_range(connection: &Connection, query: &RunQuery) -> Result<Option<IdRange>, Error> {
+    let skew = if IdRange::needs_skew(query) { id_clock_skew::stored(connection)? } else { None };
+    Ok(IdRange::of(query, skew))
 }
 
-impl ScanRange {
-    /// The range of a query; `None` if it is empty.
-    fn of(connection: &Connection, query: &RunQuery) -> Result<Option<Self>, Error> {
-        let is_backwards = query.before.is_some() && query.after.is_none();
-        let is_ascending = (query.order == ListOrder::OldestFirst) != is_backwards;
-        let ids = id_clock_skew::ids_between(connection, query.created_from, query.created_before)?;
-        let (mut low, mut high) = ids.into_inner();
-        let (above, below) = match query.order {
-            ListOrder::OldestFirst => (query.after, query.before),
-            ListOrder::NewestFirst => (query.before, query.after),
-        };
-        if let Some(above) = above {
-            let Some(next) = above.bits().checked_add(1) else { return Ok(None) };
-            low = low.max(next);
-        }
-        if let Some(below) = below {
-            let Some(last) = below.bits().checked_sub(1) else { return Ok(None) };
-            high = high.min(last);
-        }
-        Ok((low <= high).then_some(Self { ids: low..=high, is_ascending }))
+/// Shortens the range so that row filters are evaluated for a limited number of rows. Returns the last run of the
+/// shortened range, or `None` if the range has fewer rows.
+fn limit_rows(
+    connection: &Connection,
+    range: &mut IdRange,
+    scans: &[IndexScan],
+) -> Result<Option<RunId>, Error> {
+    let mut scan_ends = Vec::new();
+    for scan in scans.iter().filter(|scan| scan.has_row_filters()) {
+        scan_ends.extend(scan.scan_end(connection, range, PAGE_LOOKS_MAX)?);
     }
-
-    /// Shortens the range so that row filters are evaluated for a limited number of rows. Returns the last run of the
-    /// shortened range, or `None` if the range has fewer rows.
-    fn limit_rows(&mut self, connection: &Connection, scans: &[IndexScan]) -> Result<Option<RunId>, Error> {
-        let mut nearest: Option<RunId> = None;
-        for scan in scans.iter().filter(|scan| scan.has_row_filters()) {
-            let scan_end = scan.scan_end(connection, self, PAGE_LOOKS_MAX)?;
-            nearest = match (nearest, scan_end) {
-                (Some(one), Some(other)) if self.is_ascending => Some(one.min(other)),
-                (Some(one), Some(other)) => Some(one.max(other)),
-                (one, other) => one.or(other),
-            };
-        }
-        if let Some(scan_end) = nearest {
-            let (low, high) = (*self.ids.start(), *self.ids.end());
-            self.ids = if self.is_ascending { low..=scan_end.bits() } else { scan_end.bits()..=high };
-        }
-        Ok(nearest)
-    }
+    Ok(range.end_at_first(scan_ends))
 }

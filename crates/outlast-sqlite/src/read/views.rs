@@ -28,20 +28,19 @@ pub(crate) fn workers(connection: &Connection) -> Result<Vec<WorkerView>, Refusa
     let rows = statement.query_map([], |row| {
         let code: Vec<(String, u32)> = parse_json(7, row.get_ref(7)?.as_str()?)?;
         let code = code.into_iter().map(|(workflow, version)| Code { workflow: workflow.into(), version });
-        Ok(WorkerView {
-            session: parsed(row, 0)?,
-            host: row.get(1)?,
-            pid: number(row, 2)?,
-            build: row.get(3)?,
-            joined_at: timestamp(row, 4)?,
-            beat_at: timestamp(row, 9)?,
-            expires_at: timestamp(row, 5)?,
-            held: number(row, 6)?,
-            code: code.collect(),
-            queues: parse_json(8, row.get_ref(8)?.as_str()?)?,
-            report: Report::from_json(row.get_ref(10)?.as_str()?),
-            version: row.get(11)?,
-        })
+        let mut view = WorkerView::of_session(parsed(row, 0)?);
+        view.host = row.get(1)?;
+        view.pid = number(row, 2)?;
+        view.build = row.get(3)?;
+        view.joined_at = timestamp(row, 4)?;
+        view.beat_at = timestamp(row, 9)?;
+        view.expires_at = timestamp(row, 5)?;
+        view.held = number(row, 6)?;
+        view.code = code.collect();
+        view.queues = parse_json(8, row.get_ref(8)?.as_str()?)?;
+        view.report = Report::from_json(row.get_ref(10)?.as_str()?);
+        view.version = row.get(11)?;
+        Ok(view)
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
 }

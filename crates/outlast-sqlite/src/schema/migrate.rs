@@ -74,7 +74,7 @@ pub(crate) fn migrate_to_latest(
     let locked_out =
         retry_busy(|| apply_missing(connection, liveness, migrations)).map_err(to_world_error)?;
     if let Some(workers) = locked_out {
-        return Err(WorldError::Conflict(format!(
+        return Err(WorldError::conflict(format!(
             "`{}` cannot be migrated to schema {}: joined workers of an older build could not use it any more \
              ({workers}); stop them, then open the file again",
             path.display(),
@@ -108,18 +108,18 @@ fn check_schema(
         return Ok(SchemaAge::Outdated);
     }
     if application != APPLICATION_ID {
-        return Err(WorldError::Conflict(format!(
+        return Err(WorldError::conflict(format!(
             "`{file}` is an SQLite file of another program; give the path of another file"
         )));
     }
     if version < BASELINE {
-        return Err(WorldError::Conflict(format!(
+        return Err(WorldError::conflict(format!(
             "`{file}` has schema {version} from before the first release, and the oldest one that this build knows is \
              {BASELINE}; complete its runs with the build that wrote it, and give the path of a new file"
         )));
     }
     if schema_min > known {
-        return Err(WorldError::Conflict(format!(
+        return Err(WorldError::conflict(format!(
             "`{file}` has schema {version}, which needs a build that knows schema {schema_min} or a later one, but this \
              build knows {known}; run a newer build"
         )));

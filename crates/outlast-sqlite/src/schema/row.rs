@@ -66,29 +66,27 @@ pub(crate) fn to_i64(number: u64) -> i64 {
 /// Reads the columns of `run_view.sql` and `runs_page.sql`.
 pub(crate) fn run_view(row: &Row<'_>) -> Result<RunView, Error> {
     let columns = columns::read(row, 23)?;
-    Ok(RunView {
-        workflow: row.get(1)?,
-        version: number(row, 2)?,
-        queue: row.get(17)?,
-        priority: number(row, 18)?,
-        key: row.get(3)?,
-        owner: parsed_or_null(row, 5)?,
-        created_at: timestamp(row, 6)?,
-        updated_at: timestamp(row, 7)?,
-        ended_at: timestamp_or_null(row, 8)?,
-        wake_at: timestamp_or_null(row, 9)?,
-        waits: parse_json(10, row.get_ref(10)?.as_str()?)?,
-        sent: number(row, 11)?,
-        consumed: number(row, 12)?,
-        is_cancel_requested: row.get(20)?,
-        format: number(row, 19)?,
-        retry_at: timestamp_or_null(row, 22)?,
-        parent: parent(row)?,
-        tags: parse_json::<Vec<(String, String)>>(21, row.get_ref(21)?.as_str()?)?
-            .into_iter()
-            .collect::<Tags>(),
-        ..RunView::of_columns(parsed(row, 0)?, parsed(row, 4)?, &columns)
-    })
+    let mut view = RunView::of_columns(parsed(row, 0)?, parsed(row, 4)?, &columns);
+    view.workflow = row.get(1)?;
+    view.version = number(row, 2)?;
+    view.queue = row.get(17)?;
+    view.priority = number(row, 18)?;
+    view.key = row.get(3)?;
+    view.owner = parsed_or_null(row, 5)?;
+    view.created_at = timestamp(row, 6)?;
+    view.updated_at = timestamp(row, 7)?;
+    view.ended_at = timestamp_or_null(row, 8)?;
+    view.wake_at = timestamp_or_null(row, 9)?;
+    view.waits = parse_json(10, row.get_ref(10)?.as_str()?)?;
+    view.sent = number(row, 11)?;
+    view.consumed = number(row, 12)?;
+    view.is_cancel_requested = row.get(20)?;
+    view.format = number(row, 19)?;
+    view.retry_at = timestamp_or_null(row, 22)?;
+    view.parent = parent(row)?;
+    view.tags =
+        parse_json::<Vec<(String, String)>>(21, row.get_ref(21)?.as_str()?)?.into_iter().collect::<Tags>();
+    Ok(view)
 }
 
 /// Why a run is stuck, or was stuck when it was claimed. Reads three columns: the reason, the message and the build.

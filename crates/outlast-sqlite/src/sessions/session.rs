@@ -25,9 +25,9 @@ use crate::write::tx::{SessionOwner, Tx};
 /// Inserts a session. Repeating the call has no effect.
 pub(crate) fn join(tx: &mut Tx<'_>, join: &Join) -> Result<(), Refusal> {
     let code: Vec<_> = join.code.iter().map(|code| (&*code.workflow, code.version)).collect();
-    let code_text = serde_json::to_string(&code).map_err(|error| WorldError::Invalid(error.to_string()))?;
+    let code_text = serde_json::to_string(&code).map_err(|error| WorldError::invalid(error.to_string()))?;
     let queues: Vec<&str> = join.queues.iter().map(|queue| &**queue).collect();
-    let queues = serde_json::to_string(&queues).map_err(|error| WorldError::Invalid(error.to_string()))?;
+    let queues = serde_json::to_string(&queues).map_err(|error| WorldError::invalid(error.to_string()))?;
     let added = tx.execute(
         sql::SESSION_INSERT,
         params![

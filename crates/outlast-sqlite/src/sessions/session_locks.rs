@@ -71,10 +71,10 @@ impl SessionLocks {
                 held.insert(session, file);
                 Ok(())
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(WorldError::Conflict(format!(
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(WorldError::conflict(format!(
                 "session {session} is already joined by another process; join with a new session"
             ))),
-            Err(error) => Err(WorldError::Unavailable(format!(
+            Err(error) => Err(WorldError::unavailable(format!(
                 "the lock file `{}` of the session cannot be locked ({error}); {}",
                 path.display(),
                 remedy(&error)
@@ -178,6 +178,7 @@ impl SessionLocks {
     }
 
     /// Releases the lock of a session and keeps its file, as the kernel does when the process dies.
+    #[cfg(feature = "test-support")]
     pub(crate) fn abandon(&self, session: SessionId) {
         self.held.lock().remove(&session);
     }

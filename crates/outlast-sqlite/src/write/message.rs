@@ -72,7 +72,7 @@ impl MessageColumns {
                 Self::with_text("attempted", text)
             }
             _ => {
-                return Err(WorldError::Invalid(format!(
+                return Err(WorldError::invalid(format!(
                     "message {} has a kind that this build does not know; use a newer build",
                     message.id
                 )));
@@ -108,7 +108,7 @@ pub(crate) fn payload_from_columns(codec: Option<Arc<str>>, bytes: &[u8]) -> Pay
 }
 
 fn to_json(value: &impl serde::Serialize) -> Result<String, WorldError> {
-    serde_json::to_string(value).map_err(|error| WorldError::Invalid(error.to_string()))
+    serde_json::to_string(value).map_err(|error| WorldError::invalid(error.to_string()))
 }
 
 /// Reads the columns of `inbox_read.sql`.

@@ -103,7 +103,7 @@ pub(crate) fn send(tx: &mut Tx<'_>, encoded: &EncodedMessage) -> Result<Sent, Re
     if !insert(tx, encoded, sent)? {
         return earlier_answer(tx, encoded)?.ok_or_else(|| {
             let error = format!("message {} was not inserted, but does not exist; try again", encoded.id);
-            WorldError::Unavailable(error).into()
+            WorldError::unavailable(error).into()
         });
     }
     let endable = run.endable.after(&message.body, sent.position);

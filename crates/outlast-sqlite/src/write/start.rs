@@ -153,7 +153,7 @@ fn conflicting_run(tx: &Tx<'_>, start: &Start) -> Result<ConflictingRun, Refusal
         })
         .optional()?;
     let Some((run, workflow, digest, created_at)) = found else {
-        return Err(WorldError::Unavailable(format!(
+        return Err(WorldError::unavailable(format!(
             "run {} was not inserted, but no run has its id or key; try again",
             start.run
         ))

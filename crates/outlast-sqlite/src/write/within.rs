@@ -54,7 +54,7 @@ fn apply_in_savepoint<'w, E, A>(
     apply: fn(&mut Tx<'_>, &E) -> Result<A, Refusal>,
 ) -> Result<(&'w SqliteWorld, A), WorldError> {
     let Some(world) = (world as &dyn Any).downcast_ref::<SqliteWorld>() else {
-        return Err(WorldError::Invalid(format!(
+        return Err(WorldError::invalid(format!(
             "a transaction on an SQLite file cannot be used with a {} world; open the world with a `sqlite:` URL",
             world.describe().kind
         )));
@@ -80,7 +80,7 @@ fn check_same_file(transaction: &Transaction<'_>, path: &Path) -> Result<(), Wor
     let canonical = |path: &Path| path.canonicalize().ok();
     match tx_path {
         Some(tx_path) if canonical(Path::new(tx_path)) == canonical(path) => Ok(()),
-        tx_path => Err(WorldError::Invalid(format!(
+        tx_path => Err(WorldError::invalid(format!(
             "the transaction is on {}, but the world is in `{}`; begin it on a connection to that file",
             tx_path.map_or("no file".into(), |tx_path| format!("`{tx_path}`")),
             path.display()

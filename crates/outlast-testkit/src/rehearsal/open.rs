@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use outlast::rehearse::LoneRun;
+use outlast::test_support::rehearse::LoneRun;
 use outlast_core::{Event, OpNumber, Payload, Status, Timestamp, TurnRecord, Wait};
 
 /// A requested step or child that has not ended.

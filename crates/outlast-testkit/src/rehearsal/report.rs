@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use outlast::rehearse::LoneRun;
+use outlast::test_support::rehearse::LoneRun;
 use outlast_core::duration::duration_text;
 use outlast_core::{Event, Judgement, Timestamp, Wait};
 

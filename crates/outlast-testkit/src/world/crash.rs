@@ -7,14 +7,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use outlast::StepHandle;
 use outlast_core::world::Answers;
 use outlast_core::{
-    Beat, Busy, ClaimRequest, Clock, Committed, Counts, Delivered, Description, Ended, Event,
-    HeartbeatDetails, HeldRun, Join, Message, NewMessage, OpNumber, Page, Pruned, Report, RunId, RunQuery,
-    RunView, Sent, SessionId, Start, Started, Timestamp, Turn, TurnRecord, Work, WorkerView, World,
-    WorldError,
+    Beat, Busy, ClaimRequest, Clock, Committed, Event, HeartbeatDetails, OpNumber, Report, RunId, SessionId,
+    Turn, Work, World, WorldError, WorldWrapper,
 };
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -182,8 +179,11 @@ pub(super) struct CrashingWorld {
     pub(super) crashes: Arc<Crashes>,
 }
 
-#[async_trait]
-impl World for CrashingWorld {
+impl WorldWrapper for CrashingWorld {
+    fn inner(&self) -> &dyn World {
+        &*self.inner
+    }
+
     async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
         self.crashes.if_alive(session).await;
         let reached = self.crashes.take_reached(turns);
@@ -218,94 +218,5 @@ impl World for CrashingWorld {
     ) -> Result<Beat, WorldError> {
         self.crashes.if_alive(session).await;
         self.inner.beat(session, report, details).await
-    }
-
-    async fn start(&self, starts: Vec<Start>) -> Answers<Started> {
-        self.inner.start(starts).await
-    }
-
-    async fn run(&self, run: RunId) -> Result<RunView, WorldError> {
-        self.inner.run(run).await
-    }
-
-    async fn runs(&self, query: RunQuery) -> Result<Page, WorldError> {
-        self.inner.runs(query).await
-    }
-
-    async fn counts(&self) -> Result<Counts, WorldError> {
-        self.inner.counts().await
-    }
-
-    async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError> {
-        self.inner.ended(run, until).await
-    }
-
-    async fn history(&self, run: RunId, from: u64, limit: usize) -> Result<Vec<TurnRecord>, WorldError> {
-        self.inner.history(run, from, limit).await
-    }
-
-    async fn histories(&self, runs: &[RunId]) -> Answers<Vec<TurnRecord>> {
-        self.inner.histories(runs).await
-    }
-
-    async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent> {
-        self.inner.send(messages).await
-    }
-
-    async fn inbox(&self, run: RunId, after: u64) -> Result<Vec<Message>, WorldError> {
-        self.inner.inbox(run, after).await
-    }
-
-    async fn join(&self, join: Join) -> Result<(), WorldError> {
-        self.inner.join(join).await
-    }
-
-    async fn held(&self, session: SessionId) -> Result<Vec<HeldRun>, WorldError> {
-        self.inner.held(session).await
-    }
-
-    async fn takeover(&self, session: SessionId) -> Result<u64, WorldError> {
-        self.inner.takeover(session).await
-    }
-
-    async fn workers(&self) -> Result<Vec<WorkerView>, WorldError> {
-        self.inner.workers().await
-    }
-
-    async fn resume(&self, run: RunId) -> Result<(), WorldError> {
-        self.inner.resume(run).await
-    }
-
-    async fn blocked_by(&self, run: RunId) -> Result<Option<String>, WorldError> {
-        self.inner.blocked_by(run).await
-    }
-
-    async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
-        self.inner.changed(epoch, until).await
-    }
-
-    async fn deliver(&self, session: SessionId) -> Result<Delivered, WorldError> {
-        self.inner.deliver(session).await
-    }
-
-    async fn prune(
-        &self,
-        before: Timestamp,
-        after: Option<RunId>,
-        limit: usize,
-    ) -> Result<Pruned, WorldError> {
-        self.inner.prune(before, after, limit).await
-    }
-
-    fn run_id(&self, key: Option<&str>, bits: u128) -> RunId {
-        self.inner.run_id(key, bits)
-    }
-
-    fn clock(&self) -> Arc<dyn Clock> {
-        self.inner.clock()
-    }
-
-    fn describe(&self) -> Description {
-        self.inner.describe()
     }
 }

@@ -180,6 +180,7 @@ impl<S: Send + Sync + 'static> Registry<S> {
     }
 
     /// Replaces the code of a step, whether the step is registered before, after or not at all.
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn replace<I, O>(
         &mut self,
         names: impl Iterator<Item = &'static str>,

@@ -9,6 +9,7 @@ use crate::worker::end_without_code::end_without_worker;
 
 /// The result of [`Client::cancel`] or [`Client::terminate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Cancel {
     /// The request was accepted: the run will be notified, or has ended.
     Requested,

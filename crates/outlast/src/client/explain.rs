@@ -24,6 +24,7 @@ const SNAPSHOTS_MAX: usize = 3;
 
 /// An explanation of a run's current state; returned by [`Client::explain`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Explanation {
     /// The run.
     pub run: RunId,
@@ -196,6 +197,7 @@ pub enum Because {
 
 /// A request to stop that a run has received.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Stopping {
     /// The reason given in the request.
     pub reason: String,
@@ -207,6 +209,7 @@ pub struct Stopping {
 
 /// A joined worker, as part of an explanation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct JoinedWorker {
     /// The worker's session.
     pub session: SessionId,
@@ -226,6 +229,7 @@ pub struct JoinedWorker {
 
 /// A step that is being attempted, as part of an explanation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Attempting {
     /// The operation's number.
     pub op: u64,
@@ -239,6 +243,7 @@ pub struct Attempting {
 
 /// One wait of a run, as part of an explanation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Waiting {
     /// What the run waits for.
     #[serde(flatten)]

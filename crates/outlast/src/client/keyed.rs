@@ -72,7 +72,7 @@ impl KeyedRun<'_> {
         page.runs.into_iter().next().ok_or_else(|| {
             let message =
                 format!("no run has the key `{}`; start one with `.key(..)`, or check the key", self.key);
-            Error::of_world(&WorldError::NotFound(message))
+            Error::of_world(&WorldError::not_found(message))
         })
     }
 

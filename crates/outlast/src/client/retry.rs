@@ -138,7 +138,7 @@ struct RequestAttempts {
 
 impl RequestAttempts {
     fn begin(client: &Client) -> Result<Self, WorldError> {
-        let time = client.retry_time.clone().map_err(|error| WorldError::Invalid(error.to_string()))?;
+        let time = client.retry_time.clone().map_err(|error| WorldError::invalid(error.to_string()))?;
         Ok(Self { count: 0, backoff: BACKOFF, began_at: monotonic(), time })
     }
 
@@ -163,7 +163,7 @@ impl RequestAttempts {
         };
         match error {
             WorldError::Unavailable(text) => {
-                WorldError::Unavailable(format!("{text} ({tried}: make the call again)"))
+                WorldError::unavailable(format!("{text} ({tried}: make the call again)"))
             }
             other => other,
         }
@@ -171,5 +171,5 @@ impl RequestAttempts {
 }
 
 pub(super) fn wrong_answer_count(answers: usize, questions: usize) -> WorldError {
-    WorldError::Corrupt(format!("the world returned {answers} results for {questions} requests"))
+    WorldError::corrupt(format!("the world returned {answers} results for {questions} requests"))
 }

@@ -381,7 +381,7 @@ impl Client {
                     "run {} was started before, with another workflow or input; choose another id",
                     start.run
                 );
-                Err(Error::of_world(&WorldError::Conflict(message)))
+                Err(Error::of_world(&WorldError::conflict(message)))
             }
         }
     }

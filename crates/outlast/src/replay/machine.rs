@@ -356,6 +356,7 @@ impl Machine {
     }
 
     /// Whether the workflow has returned while the run still waits for children.
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn has_returned(&self) -> bool {
         self.result.is_some()
     }
@@ -587,6 +588,7 @@ impl Machine {
     }
 
     /// All waits of the run.
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn all_waits(&self) -> Vec<Wait> {
         let table = self.state.table.lock();
         if self.result.is_some() { table.awaited_children().collect() } else { table.all_waits().collect() }

@@ -159,9 +159,11 @@ fn child_started(op: OpNumber, queued: &Queued, step: &str, input: Payload) -> C
 
 /// The part of a policy that is sent with a queued step: retries and timeouts. The worker that attempts the step
 /// applies its own limits and threads.
-fn queued_policy(policy: Policy) -> Option<Box<Policy>> {
-    let Policy { is_blocking, limit, queue, priority, .. } = Policy::DEFAULT;
-    let policy = Policy { is_blocking, limit, queue, priority, ..policy };
+fn queued_policy(mut policy: Policy) -> Option<Box<Policy>> {
+    policy.is_blocking = Policy::DEFAULT.is_blocking;
+    policy.limit = Policy::DEFAULT.limit;
+    policy.queue = Policy::DEFAULT.queue;
+    policy.priority = Policy::DEFAULT.priority;
     (policy != Policy::DEFAULT).then(|| Box::new(policy))
 }
 

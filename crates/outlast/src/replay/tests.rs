@@ -34,8 +34,9 @@ use outlast_core::{
 use serde_json::Value;
 
 use super::{Delivery, Machine};
+use crate::authoring::register::WorkflowMark;
 use crate::authoring::registry::{Registered, Registry};
-use crate::{Register, WorkflowDefinition, WorkflowFn, WorkflowMark};
+use crate::{Register, WorkflowDefinition, WorkflowFn};
 
 /// When every run of the tests begins: 2026-01-01T00:00:00Z.
 const START: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);

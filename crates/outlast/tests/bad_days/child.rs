@@ -3,17 +3,13 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
-#[cfg(feature = "postgres")]
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use outlast::Error;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-#[cfg(feature = "postgres")]
-use crate::killed;
-use crate::{frozen, last_details, neighbours, scarce_resources, signals};
+use crate::{frozen, killed, last_details, neighbours, scarce_resources, signals};
 
 /// The time limit of every wait.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
@@ -33,7 +29,6 @@ pub(crate) fn run_child_program() {
             "answering" => neighbours::answering(&folder).await,
             "draining" => signals::draining(&folder).await,
             "freezing" => frozen::freezing(&folder).await,
-            #[cfg(feature = "postgres")]
             "dying" => killed::dying(&folder).await,
             "telling" => last_details::telling(&folder).await,
             "few-files" => scarce_resources::few_files(&folder).await,
@@ -158,7 +153,6 @@ pub(crate) enum WorldLocation {
     /// In a new SQLite file.
     File,
     /// In a new schema on the server for tests.
-    #[cfg(feature = "postgres")]
     Server,
 }
 
@@ -166,12 +160,8 @@ impl WorldLocation {
     /// A new folder, from which the processes of a test get the URL of their world.
     pub(crate) fn folder(self) -> TempDir {
         let folder = tempfile::tempdir().unwrap();
-        #[cfg(feature = "postgres")]
         if let Self::Server = self {
-            static NEXT: AtomicU64 = AtomicU64::new(0);
-            let (server, number) = (throwaway::postgres::for_tests(), NEXT.fetch_add(1, Ordering::Relaxed));
-            let joint = if server.contains('?') { '&' } else { '?' };
-            let url = format!("{server}{joint}schema=bad_day_{}_{number}&pool=4", std::process::id());
+            let url = format!("{}&pool=4", throwaway::postgres::new_schema_url("bad_day"));
             std::fs::write(folder.path().join(URL_FILE), url).unwrap();
         }
         folder

@@ -136,8 +136,8 @@ async fn a_frozen_worker_is_taken_over_and_writes_nothing_when_it_wakes() {
     check_takeover_of_frozen(WorldLocation::File).await;
 }
 
-#[cfg(feature = "postgres")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frozen_worker_is_taken_over_and_writes_nothing_when_it_wakes_on_postgres() {
+    throwaway::needs_postgres!();
     check_takeover_of_frozen(WorldLocation::Server).await;
 }

@@ -53,6 +53,7 @@ pub(crate) async fn dying(folder: &Path) -> Result<(), Error> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn others_have_the_runs_of_a_killed_worker_long_before_its_session_ends() {
+    throwaway::needs_postgres!();
     let temp_folder = WorldLocation::Server.folder();
     let folder = temp_folder.path();
     let (mut first, own_pid) = (ChildProcess::start("dying", folder), std::process::id());

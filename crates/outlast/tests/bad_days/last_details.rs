@@ -80,8 +80,8 @@ async fn details_of_a_killed_process_are_at_most_one_beat_old_on_a_file() {
     details_are_one_beat_old_at_most(WorldLocation::File).await;
 }
 
-#[cfg(feature = "postgres")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn details_of_a_killed_process_are_at_most_one_beat_old_on_a_server() {
+    throwaway::needs_postgres!();
     details_are_one_beat_old_at_most(WorldLocation::Server).await;
 }

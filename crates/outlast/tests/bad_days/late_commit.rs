@@ -21,6 +21,7 @@ const POLLS_MAX: usize = 500;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_that_arrives_after_the_takeover_is_not_done() {
+    throwaway::needs_postgres!();
     let temp_folder = WorldLocation::Server.folder();
     let folder = temp_folder.path();
     std::fs::write(folder.join(SESSION_FILE), SESSION_TIME).unwrap();

@@ -18,7 +18,7 @@
 //! A child process of a test is this test binary again: [`child_program`]. Signals are tested on a file and on a server
 //! ([`child::WorldLocation`]).
 
-#![cfg(all(unix, feature = "sqlite"))]
+#![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod child;
@@ -27,10 +27,8 @@ mod frozen;
 mod full_disk;
 mod hanging_code;
 mod idle;
-#[cfg(feature = "postgres")]
 mod killed;
 mod last_details;
-#[cfg(feature = "postgres")]
 mod late_commit;
 mod lost_file;
 mod metrics;

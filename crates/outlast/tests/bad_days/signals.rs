@@ -128,22 +128,24 @@ async fn a_second_signal_leaves_at_once() {
     two_signals_are_enough(WorldLocation::File).await;
 }
 
-#[cfg(feature = "postgres")]
 mod on_postgres {
     use super::*;
 
     #[tokio::test]
     async fn after_a_signal_attempts_under_way_may_end_and_their_outcomes_are_kept() {
+        throwaway::needs_postgres!();
         attempts_end_and_their_outcomes_are_kept(WorldLocation::Server).await;
     }
 
     #[tokio::test]
     async fn a_drain_is_bounded() {
+        throwaway::needs_postgres!();
         a_drain_has_a_bound(WorldLocation::Server).await;
     }
 
     #[tokio::test]
     async fn a_second_signal_leaves_at_once() {
+        throwaway::needs_postgres!();
         two_signals_are_enough(WorldLocation::Server).await;
     }
 }

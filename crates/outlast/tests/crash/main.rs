@@ -11,7 +11,7 @@
 //! effects of steps to plain files ([`process_folder`]), which the tests compare with the histories in the database
 //! ([`snapshot`]).
 
-#![cfg(all(unix, feature = "sqlite"))]
+#![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod between_attempts;
@@ -20,7 +20,6 @@ mod child;
 mod during_sleep;
 mod failing_program;
 mod mixed_program;
-#[cfg(feature = "postgres")]
 mod postgres_schema;
 mod process_folder;
 mod repeated_kills;

@@ -1,7 +1,6 @@
 //! Schemas on the Postgres server for tests, one per trial.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use outlast::core::event::{FORMAT, RULES};
@@ -25,12 +24,10 @@ pub(crate) struct Schema {
 impl Schema {
     /// Creates a schema whose clock is ahead by this many hours.
     pub(crate) fn make(hours_ahead: i64) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("crash_{}_{number}", std::process::id());
-        let server = throwaway::postgres::for_tests();
+        let name = throwaway::postgres::new_schema_name("crash");
+        let url = throwaway::postgres::schema_url(throwaway::postgres::for_tests(), &name);
         // The application name identifies the connections.
-        let url = format!("{server}?schema={name}&pool=4&application_name={name}");
+        let url = format!("{url}&pool=4&application_name={name}");
         block_on(async { outlast::open(&url).await.map(drop) });
         let set = format!("UPDATE {name}.settings SET clock_offset = {}", hours_ahead * HOUR);
         with_client(&url, async |client| client.batch_execute(&set).await.unwrap());

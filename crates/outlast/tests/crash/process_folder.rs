@@ -77,7 +77,6 @@ impl ProcessFolder {
     /// A copy of the database after a kill. The original keeps its log, so that the next process has to recover it. On
     /// a server there is no copy: this waits until the server has executed the calls of the killed process.
     pub(crate) fn copy_database(&self, name: &str) -> Self {
-        #[cfg(feature = "postgres")]
         if let Some(url) = &self.world_url {
             crate::postgres_schema::wait_until_disconnected(url);
             return self.clone();

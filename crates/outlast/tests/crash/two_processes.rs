@@ -8,7 +8,6 @@ use throwaway::wait_until;
 
 use crate::chain_program;
 use crate::child::{ChildArgs, ChildExit, ChildProcess, Program};
-#[cfg(feature = "postgres")]
 use crate::postgres_schema::Schema;
 use crate::process_folder::{Effect, ProcessFolder};
 use crate::repeated_kills::all_attempts;
@@ -29,17 +28,18 @@ fn when_one_of_two_processes_is_killed_the_other_finishes_everything() {
     check_survivor_finishes(&SharedWorld::on_a_file());
 }
 
-#[cfg(feature = "postgres")]
 mod on_postgres {
     use super::*;
 
     #[test]
     fn two_processes_share_the_work_and_no_run_has_two_owners() {
+        throwaway::needs_postgres!();
         check_shared_work(&SharedWorld::on_a_server());
     }
 
     #[test]
     fn when_one_of_two_processes_is_killed_the_other_finishes_everything() {
+        throwaway::needs_postgres!();
         check_survivor_finishes(&SharedWorld::on_a_server());
     }
 }
@@ -93,7 +93,6 @@ fn check_survivor_finishes(shared: &SharedWorld) {
 struct SharedWorld {
     process_folder: ProcessFolder,
     _folder: TempDir,
-    #[cfg(feature = "postgres")]
     _schema: Option<Schema>,
 }
 
@@ -102,15 +101,9 @@ impl SharedWorld {
         let folder = tempfile::tempdir().unwrap();
         let process_folder = ProcessFolder::new(folder.path());
         start(&process_folder);
-        Self {
-            process_folder,
-            _folder: folder,
-            #[cfg(feature = "postgres")]
-            _schema: None,
-        }
+        Self { process_folder, _folder: folder, _schema: None }
     }
 
-    #[cfg(feature = "postgres")]
     fn on_a_server() -> Self {
         let (folder, schema) = (tempfile::tempdir().unwrap(), Schema::make(0));
         let process_folder =

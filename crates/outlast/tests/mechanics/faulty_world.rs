@@ -6,41 +6,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use async_trait::async_trait;
+pub(super) use outlast::core::WorldMethod as Call;
 use outlast::core::turn::BasedOn;
 use outlast::core::world::Answers;
 use outlast::core::{
-    Beat, Busy, ClaimRequest, ClaimedHistory, Clock, Committed, Counts, Delivered, Description, Ended,
-    HeartbeatDetails, HeldRun, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView,
-    Sent, SessionId, Start, Started, Timestamp, Turn, TurnRecord, Work, WorkerView, World, WorldError,
+    Beat, Busy, ClaimRequest, ClaimedHistory, Clock, Committed, Ended, HeartbeatDetails, NewMessage, Report,
+    RunId, Sent, SessionId, Start, Started, Timestamp, Turn, TurnRecord, Work, World, WorldError,
+    WorldWrapper,
 };
 use outlast_testkit::TestClock;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-
-/// A method of the world that faults can affect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Call {
-    Start,
-    Send,
-    Claim,
-    Commit,
-    Held,
-    Inbox,
-    Leave,
-    Takeover,
-    Beat,
-    Join,
-    Run,
-    Ended,
-    Histories,
-    Resume,
-    Prune,
-    Runs,
-    Counts,
-    /// The other calls that only read.
-    Read,
-}
 
 enum Fault {
     /// Executes the call, and returns `Unavailable`.
@@ -373,36 +349,40 @@ impl std::fmt::Debug for FaultyWorld {
     }
 }
 
-#[async_trait]
-impl World for FaultyWorld {
+/// Whether faults can affect this method.
+fn can_fail(method: Call) -> bool {
+    !matches!(method, Call::BlockedBy | Call::Deliver)
+}
+
+impl WorldWrapper for FaultyWorld {
+    fn inner(&self) -> &dyn World {
+        &*self.inner
+    }
+
+    async fn call<T: Send>(
+        &self,
+        method: Call,
+        call: impl Future<Output = Result<T, WorldError>> + Send,
+    ) -> Result<T, WorldError> {
+        if can_fail(method) { self.faults.call(method, 1, call).await } else { call.await }
+    }
+
     async fn start(&self, starts: Vec<Start>) -> Answers<Started> {
         self.faults.call_each(Call::Start, starts.len(), self.inner.start(starts)).await
     }
 
-    async fn run(&self, run: RunId) -> Result<RunView, WorldError> {
-        self.faults.call(Call::Run, 1, self.inner.run(run)).await
-    }
-
-    async fn runs(&self, query: RunQuery) -> Result<Page, WorldError> {
-        self.faults.call(Call::Runs, 1, self.inner.runs(query)).await
-    }
-
-    async fn counts(&self) -> Result<Counts, WorldError> {
-        self.faults.call(Call::Counts, 1, self.inner.counts()).await
-    }
-
     async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError> {
         if self.faults.is_unreadable(run) {
-            return Err(WorldError::Corrupt(format!("event 0 of run {run} makes no sense")));
+            return Err(WorldError::corrupt(format!("event 0 of run {run} makes no sense")));
         }
-        self.faults.call(Call::Ended, 1, self.inner.ended(run, until)).await
+        self.call(Call::Ended, self.inner.ended(run, until)).await
     }
 
     async fn history(&self, run: RunId, from: u64, limit: usize) -> Result<Vec<TurnRecord>, WorldError> {
         if self.faults.is_unreadable(run) {
-            return Err(WorldError::Corrupt(format!("event 0 of run {run} makes no sense")));
+            return Err(WorldError::corrupt(format!("event 0 of run {run} makes no sense")));
         }
-        self.faults.call(Call::Read, 1, self.inner.history(run, from, limit)).await
+        self.call(Call::History, self.inner.history(run, from, limit)).await
     }
 
     async fn histories(&self, runs: &[RunId]) -> Answers<Vec<TurnRecord>> {
@@ -413,14 +393,6 @@ impl World for FaultyWorld {
         self.faults.call_each(Call::Send, messages.len(), self.inner.send(messages)).await
     }
 
-    async fn inbox(&self, run: RunId, after: u64) -> Result<Vec<Message>, WorldError> {
-        self.faults.call(Call::Inbox, 1, self.inner.inbox(run, after)).await
-    }
-
-    async fn join(&self, join: Join) -> Result<(), WorldError> {
-        self.faults.call(Call::Join, 1, self.inner.join(join)).await
-    }
-
     async fn beat(
         &self,
         session: SessionId,
@@ -428,18 +400,6 @@ impl World for FaultyWorld {
         details: &[HeartbeatDetails],
     ) -> Result<Beat, WorldError> {
         self.faults.call(Call::Beat, details.len(), self.inner.beat(session, report, details)).await
-    }
-
-    async fn held(&self, session: SessionId) -> Result<Vec<HeldRun>, WorldError> {
-        self.faults.call(Call::Held, 1, self.inner.held(session)).await
-    }
-
-    async fn leave(&self, session: SessionId) -> Result<(), WorldError> {
-        self.faults.call(Call::Leave, 1, self.inner.leave(session)).await
-    }
-
-    async fn takeover(&self, session: SessionId) -> Result<u64, WorldError> {
-        self.faults.call(Call::Takeover, 1, self.inner.takeover(session)).await
     }
 
     async fn claim(&self, session: SessionId, request: ClaimRequest) -> Result<Work, WorldError> {
@@ -488,41 +448,8 @@ impl World for FaultyWorld {
         }
     }
 
-    async fn workers(&self) -> Result<Vec<WorkerView>, WorldError> {
-        self.faults.call(Call::Read, 1, self.inner.workers()).await
-    }
-
-    async fn resume(&self, run: RunId) -> Result<(), WorldError> {
-        self.faults.call(Call::Resume, 1, self.inner.resume(run)).await
-    }
-
-    async fn deliver(&self, session: SessionId) -> Result<Delivered, WorldError> {
-        self.inner.deliver(session).await
-    }
-
-    async fn prune(
-        &self,
-        before: Timestamp,
-        after: Option<RunId>,
-        limit: usize,
-    ) -> Result<Pruned, WorldError> {
-        self.faults.call(Call::Prune, 1, self.inner.prune(before, after, limit)).await
-    }
-
-    async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
-        self.inner.changed(epoch, until).await
-    }
-
-    fn run_id(&self, key: Option<&str>, bits: u128) -> RunId {
-        self.inner.run_id(key, bits)
-    }
-
     fn clock(&self) -> Arc<dyn Clock> {
         let clock = self.inner.clock();
         if clock.is_virtual() { self.faults.clock.clone() } else { clock }
-    }
-
-    fn describe(&self) -> Description {
-        self.inner.describe()
     }
 }

@@ -45,7 +45,7 @@ async fn a_refused_run_is_explained_by_the_error_and_not_by_its_steps() {
         // A client in another process reads it from the report of the worker.
         worker.beat().await.unwrap();
         let reported = engine.client.workers().await.unwrap().remove(0).report.uncommitted;
-        assert_eq!(reported, Some(UncommittedRuns { error: FULL.into(), runs: vec![run.id()] }));
+        assert_eq!(reported, Some(UncommittedRuns::new(FULL, vec![run.id()])));
 
         engine.faults.accept_turns_of(run.id());
         assert_eq!(run.output().await.unwrap(), "last");

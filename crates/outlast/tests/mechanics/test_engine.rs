@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-#[cfg(feature = "postgres")]
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use outlast::core::{Event, TurnRecord, duration::duration_text};
@@ -38,7 +36,6 @@ macro_rules! on_every_world {
                 .await;
             }
 
-            #[cfg(feature = "sqlite")]
             #[tokio::test(flavor = $flavor)]
             async fn sqlite() {
                 $crate::mechanics::test_engine::with_timeout(async {
@@ -48,9 +45,9 @@ macro_rules! on_every_world {
                 .await;
             }
 
-            #[cfg(feature = "postgres")]
             #[tokio::test(flavor = $flavor)]
             async fn postgres() {
+                throwaway::needs_postgres!();
                 $crate::mechanics::test_engine::with_timeout(async {
                     let engine = $crate::mechanics::test_engine::TestEngine::postgres().await;
                     super::$name(engine).await;
@@ -88,7 +85,6 @@ impl TestEngine {
         Self::on("memory:", None).await
     }
 
-    #[cfg(feature = "sqlite")]
     pub(super) async fn sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}/runs.db", folder.path().display());
@@ -96,13 +92,8 @@ impl TestEngine {
     }
 
     /// In a new schema on the server for tests.
-    #[cfg(feature = "postgres")]
     pub(super) async fn postgres() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let (server, number) = (throwaway::postgres::for_tests(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let joint = if server.contains('?') { '&' } else { '?' };
-        let schema = format!("mechanics_{}_{number}", std::process::id());
-        Self::on(&format!("{server}{joint}schema={schema}&pool=4"), None).await
+        Self::on(&format!("{}&pool=4", throwaway::postgres::new_schema_url("mechanics")), None).await
     }
 
     /// In memory, with effects on other runs that are applied after the commit.

@@ -206,7 +206,6 @@ fn a_runtime_that_ends_during_a_commit_ends_quietly() {
     let on_memory = runtime();
     let left = on_memory.block_on(async { leave_commits_behind(TestEngine::memory().await).await });
     drop((on_memory, left));
-    #[cfg(feature = "sqlite")]
     {
         let on_sqlite = runtime();
         let left = on_sqlite.block_on(async { leave_commits_behind(TestEngine::sqlite().await).await });

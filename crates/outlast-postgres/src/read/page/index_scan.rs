@@ -1,10 +1,11 @@
 //! [`IndexScan`]: the part of a list of runs that one index contains in the order of ids.
 
+use outlast_core::paging::IdRange;
 use outlast_core::queue::STEP_PREFIX;
 use outlast_core::{RunId, RunQuery, RunView, Status, WorldError};
 use tokio_postgres::types::ToSql;
 
-use super::{IdRange, read_views};
+use super::read_views;
 use crate::connection::database::{Database, Parameter};
 use crate::encoding::row::parsed;
 use crate::encoding::text::escape_nul;
@@ -159,8 +160,7 @@ impl IndexScan {
 
     /// The parameters that every statement begins with.
     fn range_values(&self, range: &IdRange, rows: i64) -> [ScanValue; RANGE_PARAMETERS] {
-        let [low, high] =
-            [*range.ids.start(), *range.ids.end()].map(|bits| RunId::from_bits(bits).to_string());
+        let [low, high] = range.bounds().map(|run| run.to_string());
         [Box::new(rows), Box::new(low), Box::new(high)]
     }
 

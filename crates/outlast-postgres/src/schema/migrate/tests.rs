@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use outlast_core::event::{FORMAT, RULES};
@@ -49,11 +48,8 @@ async fn open(url: &str, interface: u32) -> Result<PostgresWorld, WorldError> {
 
 /// The URL of a new schema on the test server, and the schema's name.
 fn new_schema() -> (String, String) {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let (server, number) = (throwaway::postgres::for_tests(), NEXT.fetch_add(1, Ordering::Relaxed));
-    let schema = format!("upgrade_{}_{number}", std::process::id());
-    let joint = if server.contains('?') { '&' } else { '?' };
-    (format!("{server}{joint}schema={schema}&pool=2"), schema)
+    let schema = throwaway::postgres::new_schema_name("upgrade");
+    (throwaway::postgres::schema_url(throwaway::postgres::for_tests(), &schema) + "&pool=2", schema)
 }
 
 fn join(session: SessionId, interface: u32) -> Join {

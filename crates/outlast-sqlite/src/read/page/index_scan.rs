@@ -1,11 +1,11 @@
 //! A scan of one index, which returns runs in order of their ids.
 
+use outlast_core::paging::IdRange;
 use outlast_core::queue::STEP_PREFIX;
 use outlast_core::{RunId, RunQuery, RunView, Status};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Error, OptionalExtension, params_from_iter};
 
-use super::ScanRange;
 use crate::schema::row::{parsed, run_view};
 use crate::schema::sql;
 
@@ -99,7 +99,7 @@ impl IndexScan {
     pub(super) fn scan_end(
         &self,
         connection: &Connection,
-        range: &ScanRange,
+        range: &IdRange,
         rows_max: usize,
     ) -> Result<Option<RunId>, Error> {
         let mut statement = connection.prepare_cached(&self.statement(sql::RUNS_SCAN_END, range, &[]))?;
@@ -112,7 +112,7 @@ impl IndexScan {
         &self,
         connection: &Connection,
         query: &RunQuery,
-        range: &ScanRange,
+        range: &IdRange,
         runs_max: usize,
         runs: &mut Vec<RunView>,
     ) -> Result<(), Error> {
@@ -130,14 +130,13 @@ impl IndexScan {
     }
 
     /// The parameters of a statement without row filters.
-    fn values(&self, range: &ScanRange, rows: i64) -> impl Iterator<Item = Value> {
-        let ids = [*range.ids.start(), *range.ids.end()];
-        let ids = ids.map(|bits| Value::Text(RunId::from_bits(bits).to_string()));
+    fn values(&self, range: &IdRange, rows: i64) -> impl Iterator<Item = Value> {
+        let ids = range.bounds().map(|run| Value::Text(run.to_string()));
         std::iter::once(Value::Integer(rows)).chain(ids).chain(self.index_values.iter().cloned())
     }
 
     /// Replaces the placeholders of a statement.
-    fn statement(&self, sql: &str, range: &ScanRange, row_filters: &[String]) -> String {
+    fn statement(&self, sql: &str, range: &IdRange, row_filters: &[String]) -> String {
         let ids = format!("{0} >= ?2 AND {0} <= ?3", self.id);
         let filters: Vec<&str> =
             std::iter::once(&ids).chain(&self.index_filters).chain(row_filters).map(String::as_str).collect();

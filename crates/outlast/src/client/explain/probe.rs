@@ -16,6 +16,7 @@ const PROBED_PAGES: usize = 5;
 /// A worker that takes no other run at the moment, because it tries one that has crashed workers; part of an
 /// explanation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Probe {
     /// The worker's session.
     pub worker: SessionId,

@@ -83,6 +83,6 @@ impl UncommittedTurns {
         let latest = turns.values().max_by_key(|turn| turn.since)?;
         let mut error = latest.error.to_string();
         error.truncate(error.floor_char_boundary(REPORT_ERROR_BYTES_MAX));
-        Some(UncommittedRuns { error, runs: turns.keys().take(REPORT_UNCOMMITTED_MAX).copied().collect() })
+        Some(UncommittedRuns::new(error, turns.keys().take(REPORT_UNCOMMITTED_MAX).copied().collect()))
     }
 }

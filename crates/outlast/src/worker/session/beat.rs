@@ -172,21 +172,12 @@ pub(in crate::worker) fn block_on<T>(future: impl Future<Output = T>, deadline: 
 
 #[cfg(test)]
 mod tests {
-    use outlast_core::Effects;
-
     use super::*;
 
     #[test]
     fn a_session_that_is_lost_by_silence_names_the_world_the_time_and_the_cause() {
-        let world = |kind, place: &str| Description {
-            kind,
-            place: place.into(),
-            durability: String::new(),
-            hints: String::new(),
-            commit_concurrency: 1,
-            effects: Effects::Inline,
-        };
-        let (sqlite, postgres) = (world("sqlite", "orders.db"), world("postgres", "db.internal/shop"));
+        let sqlite = Description::new("sqlite", "orders.db");
+        let postgres = Description::new("postgres", "db.internal/shop");
         let silence = Duration::from_millis(7_123);
         assert_eq!(
             silence_cause(&sqlite, silence, None),

@@ -14,18 +14,18 @@ impl Session {
         let meter = &self.settings.meter;
         let is_stopping = self.stopping.is_cancelled();
         let running: Vec<u64> = meter.running_attempts().collect();
-        Report {
-            status: if is_stopping { WorkerStatus::Draining } else { WorkerStatus::Working },
-            live: self.live_count() as u64,
-            attempts: running.iter().sum(),
-            steps: busiest(&self.settings.step_names, running.get(1..).unwrap_or_default()),
-            waiting_futures: self.cache.lock().len() as u64,
-            turns: meter.turns.get(),
-            replays: meter.replays.get(),
-            completed: meter.runs_completed.get(),
-            failed: meter.runs_failed.get(),
-            uncommitted: self.committer.uncommitted.report(),
-        }
+        let mut report = Report::default();
+        report.status = if is_stopping { WorkerStatus::Draining } else { WorkerStatus::Working };
+        report.live = self.live_count() as u64;
+        report.attempts = running.iter().sum();
+        report.steps = busiest(&self.settings.step_names, running.get(1..).unwrap_or_default());
+        report.waiting_futures = self.cache.lock().len() as u64;
+        report.turns = meter.turns.get();
+        report.replays = meter.replays.get();
+        report.completed = meter.runs_completed.get();
+        report.failed = meter.runs_failed.get();
+        report.uncommitted = self.committer.uncommitted.report();
+        report
     }
 }
 

@@ -1,7 +1,7 @@
 use outlast_core::Timestamp;
 
 use super::*;
-use crate::read::page::page;
+use crate::read::page::{id_range, page};
 
 fn open_in_memory() -> Connection {
     let connection = Connection::open_in_memory().unwrap();
@@ -11,7 +11,7 @@ fn open_in_memory() -> Connection {
 
 /// The query plans of all statements for the list: those that find the end of the scan, and those that read it.
 fn plans(connection: &Connection, query: &RunQuery) -> Vec<String> {
-    let range = ScanRange::of(connection, query).unwrap().unwrap();
+    let range = id_range(connection, query).unwrap().unwrap();
     let mut plans = Vec::new();
     for scan in IndexScan::all(query) {
         for (sql, filters) in [(sql::RUNS_SCAN_END, &[][..]), (&*sql::RUNS_PAGE, &scan.row_filters)] {
@@ -51,7 +51,7 @@ fn every_list_is_read_in_the_order_of_its_index() {
     ];
     for (query, index) in cases {
         if index.is_empty() {
-            assert!(ScanRange::of(&connection, &query).unwrap().is_none());
+            assert!(id_range(&connection, &query).unwrap().is_none());
             continue;
         }
         for plan in plans(&connection, &query) {

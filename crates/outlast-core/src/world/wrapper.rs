@@ -1,0 +1,160 @@
+//! Worlds that pass their calls to another world.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::{Delivered, Description, World};
+use crate::error::WorldError;
+use crate::event::{Ended, TurnRecord};
+use crate::id::{RunId, SessionId};
+use crate::message::{Message, NewMessage, Sent};
+use crate::report::Report;
+use crate::run::{Counts, Page, Pruned, RunQuery, RunView, Start, Started};
+use crate::time::{Busy, Clock, Timestamp};
+use crate::turn::{Committed, HeldRun, Turn};
+use crate::work::{Beat, ClaimRequest, HeartbeatDetails, Join, Work, WorkerView};
+
+/// Generates [`WorldMethod`], [`WorldWrapper`] and its implementation of [`World`] from one list of the methods that
+/// return a `Result`.
+macro_rules! wrapper_of {
+    ($($method:ident $name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*) => {
+        /// A method of [`World`] that can fail.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum WorldMethod {
+            $(#[doc = concat!("[`World::", stringify!($name), "`]")] $method,)*
+        }
+
+        /// A world that passes its calls to another world, and changes some of them: for tests with faults, for
+        /// measurements, or for limits.
+        ///
+        /// Implement [`inner`](Self::inner), and override [`call`](Self::call) to change all calls, or single methods
+        /// to change those. Every wrapper is a [`World`]. As with `World`, methods may be added in any release before
+        /// 1.0.
+        ///
+        /// ```
+        /// # use std::sync::Arc;
+        /// # use std::sync::atomic::{AtomicU64, Ordering};
+        /// use outlast_core::{World, WorldError, WorldMethod, WorldWrapper};
+        ///
+        /// /// Counts the commits of a world.
+        /// #[derive(Debug)]
+        /// struct CommitCounter {
+        ///     inner: Arc<dyn World>,
+        ///     commits: AtomicU64,
+        /// }
+        ///
+        /// impl WorldWrapper for CommitCounter {
+        ///     fn inner(&self) -> &dyn World {
+        ///         &*self.inner
+        ///     }
+        ///
+        ///     async fn call<T: Send>(
+        ///         &self,
+        ///         method: WorldMethod,
+        ///         call: impl Future<Output = Result<T, WorldError>> + Send,
+        ///     ) -> Result<T, WorldError> {
+        ///         if method == WorldMethod::Commit {
+        ///             self.commits.fetch_add(1, Ordering::Relaxed);
+        ///         }
+        ///         call.await
+        ///     }
+        /// }
+        /// # fn is_a_world(counter: CommitCounter) -> Arc<dyn World> { Arc::new(counter) }
+        /// ```
+        pub trait WorldWrapper: fmt::Debug + Send + Sync + 'static {
+            /// The world that gets the calls.
+            fn inner(&self) -> &dyn World;
+
+            /// Makes a call of the inner world. All methods that are not overridden go through it, except those that
+            /// cannot fail.
+            fn call<T: Send>(
+                &self,
+                method: WorldMethod,
+                call: impl Future<Output = Result<T, WorldError>> + Send,
+            ) -> impl Future<Output = Result<T, WorldError>> + Send {
+                let _ = method;
+                call
+            }
+
+            $(
+                #[doc = concat!("[`World::", stringify!($name), "`] of the inner world, through [`call`](Self::call).")]
+                fn $name(&self, $($argument: $type),*) -> impl Future<Output = Result<$answer, WorldError>> + Send {
+                    async move { self.call(WorldMethod::$method, self.inner().$name($($argument),*)).await }
+                }
+            )*
+
+            /// [`World::changed`] of the inner world.
+            fn changed(&self, epoch: u64, until: Timestamp) -> impl Future<Output = Busy> + Send {
+                self.inner().changed(epoch, until)
+            }
+
+            /// [`World::run_id`] of the inner world.
+            fn run_id(&self, key: Option<&str>, bits: u128) -> RunId {
+                self.inner().run_id(key, bits)
+            }
+
+            /// [`World::clock`] of the inner world.
+            fn clock(&self) -> Arc<dyn Clock> {
+                self.inner().clock()
+            }
+
+            /// [`World::describe`] of the inner world.
+            fn describe(&self) -> Description {
+                self.inner().describe()
+            }
+        }
+
+        #[async_trait]
+        impl<W: WorldWrapper> World for W {
+            $(
+                async fn $name(&self, $($argument: $type),*) -> Result<$answer, WorldError> {
+                    WorldWrapper::$name(self, $($argument),*).await
+                }
+            )*
+
+            async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
+                WorldWrapper::changed(self, epoch, until).await
+            }
+
+            fn run_id(&self, key: Option<&str>, bits: u128) -> RunId {
+                WorldWrapper::run_id(self, key, bits)
+            }
+
+            fn clock(&self) -> Arc<dyn Clock> {
+                WorldWrapper::clock(self)
+            }
+
+            fn describe(&self) -> Description {
+                WorldWrapper::describe(self)
+            }
+        }
+    };
+}
+
+wrapper_of! {
+    Start start(starts: Vec<Start>) -> Vec<Result<Started, WorldError>>;
+    Run run(run: RunId) -> RunView;
+    Runs runs(query: RunQuery) -> Page;
+    Counts counts() -> Counts;
+    Ended ended(run: RunId, until: Timestamp) -> Option<Ended>;
+    History history(run: RunId, from: u64, limit: usize) -> Vec<TurnRecord>;
+    Histories histories(runs: &[RunId]) -> Vec<Result<Vec<TurnRecord>, WorldError>>;
+    Send send(messages: Vec<NewMessage>) -> Vec<Result<Sent, WorldError>>;
+    Inbox inbox(run: RunId, after: u64) -> Vec<Message>;
+    Join join(join: Join) -> ();
+    Beat beat(session: SessionId, report: &Report, details: &[HeartbeatDetails]) -> Beat;
+    Held held(session: SessionId) -> Vec<HeldRun>;
+    Leave leave(session: SessionId) -> ();
+    Takeover takeover(session: SessionId) -> u64;
+    Claim claim(session: SessionId, request: ClaimRequest) -> Work;
+    Commit commit(session: SessionId, turns: &[Turn]) -> Vec<Result<Committed, WorldError>>;
+    Workers workers() -> Vec<WorkerView>;
+    Resume resume(run: RunId) -> ();
+    BlockedBy blocked_by(run: RunId) -> Option<String>;
+    Deliver deliver(session: SessionId) -> Delivered;
+    Prune prune(before: Timestamp, after: Option<RunId>, limit: usize) -> Pruned;
+}
