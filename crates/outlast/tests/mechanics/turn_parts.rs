@@ -216,7 +216,7 @@ async fn a_run_may_end_in_its_last_part(engine: TestEngine) {
     let _worker = builder().start().await.unwrap();
     assert_eq!(run.output().await.unwrap(), 7);
     engine.settle().await;
-    assert_children(&engine, run.id()).await;
+    assert_children_ended(&engine, run.id()).await;
 }
 
 /// Its children are started and cancelled in one turn.
