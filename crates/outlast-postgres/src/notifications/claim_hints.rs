@@ -218,7 +218,7 @@ impl LastClaim {
 
 #[cfg(test)]
 mod tests {
-    use outlast_core::Claimed;
+    use outlast_core::{Claimed, Headers, Message, MessageBody, MessageId};
 
     use super::*;
 
@@ -257,6 +257,48 @@ mod tests {
 
     fn planned_run(hints: &ClaimHints, at: Timestamp) -> Option<RunId> {
         hints.plan(SESSION, &request("w"), at).only_run
+    }
+
+    /// An answer with the first `count` messages of a held run.
+    fn unread(count: usize) -> Work {
+        let message = |position: u64| Message {
+            id: MessageId::from_bits(position.into()),
+            position,
+            at: NOW,
+            body: MessageBody::Wake { op: None },
+            headers: Headers::new(),
+        };
+        let messages = (1..=count as u64).map(message).collect();
+        Work { unread: vec![UnreadMessages { run: run(1), messages }], ..work(None, Vec::new()) }
+    }
+
+    /// The positions after which the next claim reads, when a claim at `NOW` has returned `count` messages.
+    fn positions_after(count: usize, at: Timestamp) -> Vec<(RunId, u64)> {
+        let hints = ClaimHints::new(Arc::default());
+        let plan = hints.plan(SESSION, &request("w"), NOW);
+        hints.record(SESSION, &request("w"), plan, &mut unread(count));
+        hints.plan(SESSION, &request("w"), at).returned.positions.into_iter().collect()
+    }
+
+    #[test]
+    fn many_messages_are_not_read_again_for_a_second() {
+        let many = MANY_MESSAGES as u64;
+        assert_eq!(positions_after(MANY_MESSAGES, NOW), [(run(1), many)]);
+        assert_eq!(positions_after(MANY_MESSAGES - 1, NOW), [], "few messages are read with every claim");
+        assert_eq!(
+            positions_after(MANY_MESSAGES, NOW.plus(READ_AGAIN_INTERVAL)),
+            [],
+            "the answer may be lost"
+        );
+    }
+
+    #[test]
+    fn all_messages_are_read_again_after_a_claim_without_answer() {
+        let hints = ClaimHints::new(Arc::default());
+        let plan = hints.plan(SESSION, &request("w"), NOW);
+        hints.record(SESSION, &request("w"), plan, &mut unread(MANY_MESSAGES));
+        assert!(!hints.plan(SESSION, &request("w"), NOW).returned.positions.is_empty());
+        assert!(hints.plan(SESSION, &request("w"), NOW).returned.positions.is_empty());
     }
 
     #[test]

@@ -229,7 +229,7 @@ impl WriterThread {
 
     /// How long the first of these requests may still wait for the write lock.
     fn lock_wait_left(&self, queued_at: impl Iterator<Item = Instant>) -> Duration {
-        let waited = queued_at.map(|queued_at| queued_at.elapsed()).max();
+        let waited = queued_at.min().map(|first| first.elapsed());
         self.lock_timeout.saturating_sub(waited.unwrap_or_default())
     }
 

@@ -42,7 +42,7 @@ const READS_PER_CHECK: usize = 100;
 /// The longest sleep before the world's clock is read again, so that an adjusted clock takes effect.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
-/// What a waiting caller is told.
+/// A signal to a waiting caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum WaitSignal {
     /// The time until which it waits has come.

@@ -161,11 +161,11 @@ impl RequestAttempts {
             1 => "tried once".to_owned(),
             count => format!("tried {count} times in {}", whole_time(passed)),
         };
-        match error {
-            WorldError::Unavailable(text) => {
-                WorldError::unavailable(format!("{text} ({tried}: make the call again)"))
-            }
-            other => other,
+        let WorldError::Unavailable(text) = &error else { return error };
+        let extended = WorldError::unavailable(format!("{text} ({tried}: make the call again)"));
+        match std::error::Error::source(&error) {
+            Some(cause) => extended.caused_by(cause),
+            None => extended,
         }
     }
 }
