@@ -109,7 +109,9 @@ async fn a_worker_says_little_of_an_outage() {
         assert_eq!(run.output().await.unwrap(), "yes");
         let [(level, text)] = &lines.take()[..] else { panic!("one line when it is back") };
         assert_eq!(*level, Level::INFO);
-        assert!(text.starts_with("the world is available again, after 35"), "{text}");
+        // The first call fails up to a second after the outage has begun: pauses have jitter.
+        let is_back = |seconds| text.starts_with(&format!("the world is available again, after {seconds}"));
+        assert!(is_back(34) || is_back(35), "{text}");
         worker.stop().await.unwrap();
     })
     .await;
