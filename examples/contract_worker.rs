@@ -9,7 +9,7 @@ use outlast_example_contract::{ADDRESS, CHARGE, CHECKOUT, Order, Receipt, SHIP};
 
 async fn checkout(ctx: Context, order: Order) -> Result<Receipt, Error> {
     let payment = ctx.step(CHARGE, &order).await?;
-    let address: String = ctx.hook(ADDRESS).timeout("30d").await?;
+    let address = ctx.hook(ADDRESS).timeout("30d").await?;
     let parcel = ctx.step(SHIP, (order, address)).await?;
     Ok(Receipt { payment, parcel })
 }

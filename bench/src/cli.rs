@@ -7,7 +7,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::environment::WorldKind;
 use crate::workload::{
     ALL, IdleWaitersArgs, RecoveryArgs, RestartArgs, SenderArgs, ServerCostArgs, SleepingRunsArgs,
-    WorkerArgs, Workload,
+    StreamReaderArgs, WorkerArgs, Workload,
 };
 
 /// Measures the engine, compared with the raw limits of the disk.
@@ -64,6 +64,9 @@ pub(crate) enum Child {
     /// The process of BS that sends.
     #[command(name = crate::workload::SENDER_COMMAND, hide = true)]
     Bs(SenderArgs),
+    /// The process of BST that reads.
+    #[command(name = crate::workload::STREAM_READER_COMMAND, hide = true)]
+    Bst(StreamReaderArgs),
     /// The process of BW.
     #[command(name = crate::workload::SERVER_COST_COMMAND, hide = true)]
     Bw(ServerCostArgs),
@@ -162,7 +165,8 @@ mod tests {
     #[test]
     fn workloads_that_a_world_lacks_are_skipped_or_refused() {
         assert_eq!(ids("--world memory"), ["B1", "B2", "B3", "B4", "B5", "BF", "BM", "BI"]);
-        let postgres = ["B1", "B2", "B3", "B4", "B5", "B6", "B7", "B9", "B10", "BF", "BI", "BW"];
+        let postgres =
+            ["B1", "B2", "B3", "B4", "B5", "B6", "B7", "B9", "B10", "BF", "BI", "BW", "BST", "BSH", "BIT"];
         assert_eq!(ids("--world postgres"), postgres);
         let error = options("--world memory --only B1,B7").unwrap_err();
         assert!(error.contains("B7 cannot be measured on `memory`, only on sqlite, postgres"), "{error}");
@@ -190,7 +194,9 @@ mod tests {
         let error = parse_from(["bench", "--help"]).unwrap_err();
         let help = error.to_string();
         assert_eq!(error.exit_code(), 0);
-        assert!(ALL.iter().all(|workload| help.contains(workload.what)), "{help}");
+        // Lines are wrapped if another package of the workspace has enabled that.
+        let unwrapped = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(ALL.iter().all(|workload| unwrapped.contains(workload.what)), "{help}");
         assert!(!help.contains(crate::workload::RECOVERY_COMMAND), "{help}");
     }
 

@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         Some(cli::Child::B7(child)) => workload::recovery_child(&child),
         Some(cli::Child::Bm) => workload::engine_cpu_child(),
         Some(cli::Child::Bs(child)) => workload::sender_child(&child),
+        Some(cli::Child::Bst(child)) => workload::stream_reader_child(&child),
         Some(cli::Child::Bw(options)) => workload::server_cost_child(&options),
         Some(cli::Child::Worker(options)) => workload::worker_child(&options),
         None => rounds::run(&options),

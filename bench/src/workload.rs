@@ -5,16 +5,19 @@ mod engine_cpu;
 mod fan_out;
 mod history_growth;
 mod idle_waiters;
+mod iterations;
 mod lists_at_size;
 mod many_children;
 mod pruning_and_backup;
 mod recovery;
 mod restart_with_sleepers;
+mod schedules;
 mod send_under_load;
 mod server_cost;
 mod sleeping_runs;
 mod start_to_result;
 mod step_latency;
+mod streaming;
 mod throughput;
 mod two_workers;
 
@@ -40,10 +43,13 @@ pub(crate) use server_cost::{COMMAND as SERVER_COST_COMMAND, ServerCostArgs, chi
 pub(crate) use sleeping_runs::{
     COMMAND as SLEEPING_RUNS_COMMAND, SleepingRunsArgs, child as sleeping_runs_child,
 };
+pub(crate) use streaming::{
+    COMMAND as STREAM_READER_COMMAND, StreamReaderArgs, child as stream_reader_child,
+};
 pub(crate) use worker_process::{COMMAND as WORKER_COMMAND, WorkerArgs, child as worker_child};
 
 /// Every workload, in the order in which they are measured.
-pub(crate) const ALL: [&Workload; 17] = [
+pub(crate) const ALL: [&Workload; 20] = [
     &throughput::WORKLOAD,
     &step_latency::WORKLOAD,
     &history_growth::WORKLOAD,
@@ -61,6 +67,9 @@ pub(crate) const ALL: [&Workload; 17] = [
     &idle_waiters::WORKLOAD,
     &send_under_load::WORKLOAD,
     &server_cost::WORKLOAD,
+    &streaming::WORKLOAD,
+    &schedules::WORKLOAD,
+    &iterations::WORKLOAD,
 ];
 
 /// A workload.

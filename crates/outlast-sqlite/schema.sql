@@ -1,6 +1,10 @@
 -- Generated: the schema as the migrations leave it.
 
+CREATE UNIQUE INDEX chunks_by_stream ON chunks (run, stream, first);
+
 CREATE UNIQUE INDEX inbox_id ON inbox (run, id);
+
+CREATE INDEX runs_by_fingerprint ON runs (fingerprint, ended_at, id) WHERE fingerprint IS NOT NULL;
 
 CREATE INDEX runs_by_parent ON runs (parent, id) WHERE parent IS NOT NULL;
 
@@ -10,16 +14,24 @@ CREATE INDEX runs_by_status ON runs (status, id);
 
 CREATE INDEX runs_by_workflow ON runs (workflow, id);
 
+CREATE INDEX runs_cancelling ON runs (id) WHERE cancel_requested AND ended_at IS NULL;
+
 CREATE INDEX runs_codeless ON runs (ready_at) WHERE ready_at IS NOT NULL AND can_end;
+
+CREATE INDEX runs_failed ON runs (ended_at, id) WHERE fingerprint IS NOT NULL;
 
 CREATE INDEX runs_held ON runs (owner) WHERE owner IS NOT NULL;
 
 CREATE UNIQUE INDEX runs_key ON runs (key) WHERE key IS NOT NULL;
 
+CREATE INDEX runs_marked ON runs (id, marks) WHERE marks <> 0;
+
 CREATE INDEX runs_overdue ON runs (deadline, id) WHERE deadline IS NOT NULL AND owner IS NULL;
 
 CREATE INDEX runs_ready ON runs (queue, workflow, version, line, priority DESC, ready_at)
 WHERE ready_at IS NOT NULL;
+
+CREATE INDEX runs_retrying ON runs (id) WHERE retrying;
 
 CREATE INDEX runs_unread ON runs (owner) WHERE owner IS NOT NULL AND sent > consumed;
 
@@ -28,6 +40,17 @@ CREATE INDEX sessions_by_rules ON sessions (rules);
 CREATE INDEX tags_by_value ON tags (name, value, run);
 
 CREATE UNIQUE INDEX turns_by_run ON turns (run, seq);
+
+CREATE TABLE chunks (
+    run     TEXT    NOT NULL,
+    stream  TEXT    NOT NULL,
+    first   INTEGER NOT NULL,
+    next    INTEGER NOT NULL,
+    at      INTEGER NOT NULL,
+    op      INTEGER,
+    attempt TEXT,
+    entries TEXT    NOT NULL
+) STRICT;
 
 CREATE TABLE clock (
     id INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
@@ -115,7 +138,7 @@ CREATE TABLE runs (
         (last_terminate > consumed OR next_seq <= 1 AND last_cancel > consumed) VIRTUAL,
     line          TEXT    NOT NULL GENERATED ALWAYS AS
         (format || ' ' || iif(crashes < 2, 0, min(crashes, 4)) || ' ' || failed_builds) VIRTUAL
-) STRICT, WITHOUT ROWID;
+, marks INTEGER NOT NULL DEFAULT 0, replay_from INTEGER NOT NULL DEFAULT 0, continued INTEGER NOT NULL DEFAULT 0, retrying INTEGER NOT NULL DEFAULT 0, failure TEXT, fingerprint INTEGER) STRICT, WITHOUT ROWID;
 
 CREATE TABLE sessions (
     id         TEXT    NOT NULL PRIMARY KEY,
@@ -140,6 +163,39 @@ CREATE TABLE skew (
     lowest  INTEGER NOT NULL,
     highest INTEGER NOT NULL
 ) STRICT;
+
+CREATE TABLE states (
+    run     TEXT    NOT NULL PRIMARY KEY,
+    turn    TEXT    NOT NULL,
+    at      INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    dropped INTEGER NOT NULL,
+    codec   TEXT,
+    body    ANY
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE stream_writers (
+    run     TEXT    NOT NULL,
+    op      INTEGER NOT NULL,
+    stream  TEXT    NOT NULL,
+    attempt TEXT    NOT NULL,
+    first   INTEGER NOT NULL,
+    next    INTEGER NOT NULL,
+    PRIMARY KEY (run, op, stream)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE streams (
+    run       TEXT    NOT NULL,
+    name      TEXT    NOT NULL,
+    first     INTEGER NOT NULL DEFAULT 0,
+    next      INTEGER NOT NULL DEFAULT 0,
+    closed_by TEXT,
+    keep_last INTEGER,
+    dropped   INTEGER NOT NULL DEFAULT 0,
+    late      INTEGER NOT NULL DEFAULT 0,
+    turn      TEXT,
+    PRIMARY KEY (run, name)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE tags (
     run   TEXT NOT NULL,

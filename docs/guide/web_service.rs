@@ -100,10 +100,14 @@ async fn serve(
         .route("/orders/{run}/approval", post(approve))
         .route("/orders/{run}/output", get(output))
         .with_state(Client::new(world));
-    // Returns when the open requests have been answered; the worker serves them until then.
-    let served = axum::serve(listener, routes).with_graceful_shutdown(stop).await;
-    worker.stop().await?;
-    Ok(served?)
+    let served = axum::serve(listener, routes).with_graceful_shutdown(stop);
+    tokio::select! {
+        // Returns when the open requests have been answered; the worker serves them until then.
+        served = served.into_future() => served?,
+        // The worker has stopped by itself, because the file of its world was moved or removed.
+        error = worker.failed() => return Err(error),
+    }
+    worker.stop().await
 }
 
 #[tokio::main]

@@ -78,6 +78,73 @@ fn quickstart_says_what_is_wrong_with_its_arguments() {
 }
 
 #[test]
+fn nightly_report_fires_at_local_times_and_backfills() {
+    let shown = stdout(Command::new(built("nightly_report")).output().unwrap());
+    assert_lines(
+        &shown,
+        &[
+            "next     2030-01-01T02:00:00.000000Z",
+            "next     2030-01-02T02:00:00.000000Z",
+            "teams    for the night of 2030-01-01T02:00:00.000000Z",
+            "report   sales: 5 orders until 2030-01-01T02:00:00.000000Z",
+            "report   support: 7 orders until 2030-01-01T02:00:00.000000Z",
+            "by ada: the books are closed. Resume it to fire again.",
+            "report   sales: 5 orders until 2030-01-04T02:00:00.000000Z",
+            "report   sales: 5 orders until 2030-01-02T02:00:00.000000Z",
+            "report   sales: 5 orders until 2030-01-03T02:00:00.000000Z",
+            "counts   4 fired, 4 completed",
+        ],
+    );
+}
+
+#[test]
+fn saga_undoes_what_it_booked_in_reverse_order() {
+    let shown = stdout(Command::new(built("saga")).output().unwrap());
+    assert_lines(
+        &shown,
+        &[
+            "booked     flight to Atlantis",
+            "booked     train to Atlantis",
+            "cancelled  hotel to Atlantis, if it was booked",
+            "cancelled  train-Atlantis",
+            "cancelled  flight-Atlantis",
+            "failed     step `book` failed: there is no hotel in Atlantis",
+            "booked     flight to Oslo",
+            "tickets    to Oslo",
+            "output     Oslo",
+            "booked     flight to Rome",
+            "cancelled  hotel-Rome",
+            "cancelled  train-Rome",
+            "cancelled  flight-Rome",
+            "error      cancelled: the customer stays at home",
+            "status     cancelled, compensated",
+        ],
+    );
+}
+
+#[test]
+fn data_import_needs_few_events_for_many_pages() {
+    let shown = stdout(Command::new(built("data_import")).output().unwrap());
+    assert_lines(&shown, &["customers.csv: 9896 rows imported, 104 rejected"]);
+    assert_lines(&shown, &["a replay needs 6 events of a run with 100 pages"]);
+}
+
+#[test]
+fn subscription_is_one_run_for_all_its_periods() {
+    let shown = stdout(Command::new(built("subscription")).output().unwrap());
+    assert_lines(
+        &shown,
+        &[
+            "charged    ada 900 cents",
+            "new price  1200 cents from period 2 on",
+            "charged    ada 1200 cents",
+            "periods    ",
+            "one run: completed",
+        ],
+    );
+}
+
+#[test]
 fn hooks_shows_every_way_an_approval_ends() {
     let shown = stdout(Command::new(built("hooks")).output().unwrap());
     assert_lines(
@@ -139,6 +206,41 @@ fn retries_tells_of_each_and_pays_once() {
         ],
     );
     assert_eq!(shown.matches("books").count(), 1, "{shown}");
+}
+
+#[test]
+fn an_agent_that_was_killed_continues_and_its_reader_gets_every_token_once() {
+    let folder = TempDir::new().unwrap();
+    let agent = |arguments: &[&str]| {
+        let mut command = Command::new(built("agent"));
+        command.args(arguments).current_dir(folder.path());
+        command
+    };
+    let printed = folder.path().join("printed.txt");
+    let output = std::fs::File::create(&printed).unwrap();
+    let mut first = agent(&["agent.db", "--pause", "50ms"]).stdout(output).spawn().unwrap();
+    // In the middle of the second answer.
+    while !std::fs::read_to_string(&printed).unwrap().contains("(why)\nthe answer ") {
+        assert!(first.try_wait().unwrap().is_none(), "the agent ended too early");
+        std::thread::yield_now();
+    }
+    first.kill().unwrap(); // SIGKILL
+    first.wait().unwrap();
+    let reader =
+        agent(&["agent.db", "--read"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let second = stdout(agent(&["agent.db", "--pause", "5ms"]).output().unwrap());
+    let answer = "the answer to that is written in small pieces ";
+    let output = format!("output   {answer}(why) | {answer}(how) | {answer}(when)");
+    for shown in [second, stdout(reader.wait_with_output().unwrap())] {
+        assert_lines(&shown, &["is known and continues", "progress 3 of 3", &output]);
+        let (_, shown) = shown.split_once("begins again]\n").unwrap_or(("", &shown));
+        assert_lines(shown, &[&format!("{answer}(how)\n{answer}(when)\n")]);
+    }
+    let again = stdout(agent(&["agent.db"]).output().unwrap());
+    // What the killed attempt wrote is left out; the entry of the restart stays.
+    let (why, rest) = (format!("{answer}(why)\n"), format!("{answer}(how)\n{answer}(when)\n"));
+    assert_lines(&again, &[&why, &rest, "progress 3 of 3"]);
+    assert_eq!(again.matches(answer).count(), 6, "three in the stream, three in the output: {again}");
 }
 
 #[test]

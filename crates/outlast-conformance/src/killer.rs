@@ -54,8 +54,11 @@ impl KillerWorld {
 
 /// Whether a call of this method may write, at a time that depends on the program.
 fn has_points(method: WorldMethod) -> bool {
-    use WorldMethod::{Claim, Commit, Deliver, Join, Leave, Prune, Resume, Send, Start, Takeover};
-    matches!(method, Start | Send | Join | Claim | Commit | Leave | Takeover | Resume | Deliver | Prune)
+    use WorldMethod::{
+        Claim, Commit, Deliver, Join, Leave, Prune, Resume, Send, Start, Takeover, WriteChunks,
+    };
+    let is_session = matches!(method, Join | Claim | Commit | WriteChunks | Leave | Takeover | Deliver);
+    is_session || matches!(method, Start | Send | Resume | Prune)
 }
 
 impl WorldWrapper for KillerWorld {

@@ -1,5 +1,6 @@
 //! Simulates some seeds, each twice, and the seeds that have found bugs.
 
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use outlast_conformance::simulation::{
@@ -86,13 +87,58 @@ fn another_seed_is_another_simulation() {
     assert_ne!(simulate(1, false).digest, simulate(2, false).digest);
 }
 
+/// The seeds that are compared between processes, of each kind.
+const COMPARED_SEEDS: u64 = 12;
+
+/// Tells a process of this test in which order to simulate the seeds.
+const ORDER: &str = "OUTLAST_SIMULATION_ORDER";
+
+/// Prints the digest and the counters of each seed, if this is a process that
+/// [`two_processes_get_the_same_results`] started.
+#[test]
+fn child_process() {
+    let Ok(order) = std::env::var(ORDER) else { return };
+    let kinds = [0, QUEUED_SEEDS, DEFERRED_SEEDS];
+    let mut seeds: Vec<u64> = kinds.into_iter().flat_map(|from| from..from + COMPARED_SEEDS).collect();
+    if order == "backward" {
+        seeds.reverse();
+    }
+    for seed in seeds {
+        let report = simulate(seed, false);
+        let counts = Situation::ALL.map(|situation| report.statistics.coverage.count(situation));
+        println!("seed {seed:>7} {:016x} {} {counts:?}", report.digest, report.statistics);
+    }
+}
+
+/// What a seed does must not depend on what the process did before, or when.
+#[test]
+fn two_processes_get_the_same_results() {
+    let results = |order: &str| {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        let output =
+            child.args(["--exact", "child_process", "--nocapture"]).env(ORDER, order).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let mut lines: Vec<_> =
+            text.lines().filter_map(|line| Some(line[line.find("seed ")?..].to_owned())).collect();
+        lines.sort();
+        lines
+    };
+    let (forward, backward) = (results("forward"), results("backward"));
+    assert_eq!(forward.len() as u64, 3 * COMPARED_SEEDS, "{forward:?}");
+    for (one, other) in forward.iter().zip(&backward) {
+        assert_eq!(one, other);
+    }
+}
+
 /// Seeds that failed once: for a step that was attempted though it had been dropped while it waited for its limit,
 /// a run that went back in time when it was handed back, turns of another worker that were taken for a divergence,
-/// and a stuck run that no other build came to continue. The programs have changed since, so these seeds do not lead
+/// a stuck run that no other build came to continue, and a paused run that was claimed and released endlessly after its
+/// deadline. The programs have changed since, so these seeds do not lead
 /// to the same situations any more: what finds such a bug again is the number of seeds.
 #[test]
 fn seeds_that_failed_once_pass() {
-    for seed in [11, 62, 835, 986, 2249, 2505, 6971, 16675, 24150, 28653, 2_012_980] {
+    for seed in [11, 62, 835, 986, 2249, 2505, 6971, 16675, 24150, 28653, 29303, 34923, 2_012_980] {
         if let Err(report) = check_seed(seed) {
             panic!("{report}");
         }

@@ -1,9 +1,11 @@
-//! Notifications within one process: a change signal for workers, and the callers that wait for a run to end.
+//! Notifications within one process: a change signal for workers, the callers that wait for a run to end, and those that
+//! watch its streams.
 //!
-//! Neither needs an async runtime: both store wakers. A notification is only a hint; the receiver always queries the
+//! None of them needs an async runtime: they store wakers. A notification is only a hint; the receiver always queries the
 //! world.
 
-use std::future::Future;
+use std::any::Any;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -189,6 +191,126 @@ impl Drop for RunEnd {
         if let Some(waiting) = by_run.get_mut(&self.run) {
             waiting.retain(|other| !Arc::ptr_eq(other, &self.waiter));
             if waiting.is_empty() {
+                by_run.remove(&self.run);
+            }
+        }
+    }
+}
+
+/// The callers in this process that watch the streams and the published state of a run.
+#[derive(Debug)]
+pub struct RunWatchers {
+    clock: Arc<dyn Clock>,
+    by_run: Mutex<RunMap<Vec<Arc<Watcher>>>>,
+}
+
+#[derive(Debug, Default)]
+struct Watcher(Mutex<WatcherState>);
+
+#[derive(Debug, Default)]
+struct WatcherState {
+    /// Whether something may have changed since the caller last asked.
+    is_notified: bool,
+    /// The caller, while it waits.
+    waker: Option<Waker>,
+    /// Held from the notification until the waiting caller wakes, so that a virtual clock does not advance in between.
+    busy: Option<Busy>,
+}
+
+impl RunWatchers {
+    /// No watchers.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, by_run: Mutex::default() }
+    }
+
+    /// Registers immediately: every change from now on is reported.
+    pub fn watch(self: &Arc<Self>, run: RunId) -> RunWatch {
+        let watcher = Arc::new(Watcher::default());
+        self.by_run.lock().entry(run).or_default().push(watcher.clone());
+        RunWatch { watchers: self.clone(), run, watcher, guard: None }
+    }
+
+    /// Whether there are no watchers.
+    pub fn is_empty(&self) -> bool {
+        self.by_run.lock().is_empty()
+    }
+
+    /// Reports a change of a run.
+    pub fn notify(&self, run: RunId) {
+        let watching = self.by_run.lock().get(&run).cloned();
+        watching.into_iter().flatten().for_each(|watcher| self.notify_one(&watcher));
+    }
+
+    /// Reports that any run may have changed.
+    pub fn notify_all(&self) {
+        let watching: Vec<_> = self.by_run.lock().values().flatten().cloned().collect();
+        watching.iter().for_each(|watcher| self.notify_one(watcher));
+    }
+
+    fn notify_one(&self, watcher: &Watcher) {
+        let mut state = watcher.0.lock();
+        state.is_notified = true;
+        // A caller that does not wait now may never ask again, so the clock must not wait for it.
+        if let Some(waker) = state.waker.take() {
+            state.busy = Some(self.clock.busy());
+            waker.wake();
+        }
+    }
+}
+
+/// Watches the streams and the published state of one run; see [`World::watch`](crate::World::watch).
+#[derive(Debug)]
+pub struct RunWatch {
+    watchers: Arc<RunWatchers>,
+    run: RunId,
+    watcher: Arc<Watcher>,
+    /// What the world keeps while the caller watches.
+    guard: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl RunWatch {
+    /// Keeps a value of the world until the watch is dropped.
+    #[must_use]
+    pub fn keeping(mut self, guard: impl Any + Send + Sync) -> Self {
+        self.guard = Some(Box::new(guard));
+        self
+    }
+
+    /// Completes when the run may have changed since the watch was created or this last completed. The caller holds the
+    /// returned [`Busy`] while it handles the change.
+    pub async fn changed(&mut self) -> Busy {
+        let waiting = WaitingWatcher(&self.watcher);
+        poll_fn(|cx| {
+            let mut state = waiting.0.0.lock();
+            if std::mem::take(&mut state.is_notified) {
+                return Poll::Ready(state.busy.take());
+            }
+            state.waker = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+        .unwrap_or_else(|| self.watchers.clock.busy())
+    }
+}
+
+/// A caller that waits. When it stops, no clock waits for it any more.
+struct WaitingWatcher<'a>(&'a Watcher);
+
+impl Drop for WaitingWatcher<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.0.lock();
+        let unused = (state.waker.take(), state.busy.take());
+        drop(state);
+        drop(unused);
+    }
+}
+
+impl Drop for RunWatch {
+    fn drop(&mut self) {
+        let mut by_run = self.watchers.by_run.lock();
+        if let Some(watching) = by_run.get_mut(&self.run) {
+            watching.retain(|other| !Arc::ptr_eq(other, &self.watcher));
+            if watching.is_empty() {
                 by_run.remove(&self.run);
             }
         }

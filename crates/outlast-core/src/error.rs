@@ -29,6 +29,9 @@ pub enum WorldError {
     Blocked(ErrorText),
     /// Stored data is damaged. Stop, and restore a backup.
     Corrupt(ErrorText),
+    /// The storage was moved, replaced or removed while the world was open. Every further call fails as well: stop,
+    /// restore the storage, and open the world again.
+    Gone(ErrorText),
     /// The call is invalid. Fix the caller.
     Invalid(ErrorText),
 }
@@ -69,6 +72,11 @@ impl WorldError {
         Self::Corrupt(message.into())
     }
 
+    /// [`Gone`](Self::Gone), with this message.
+    pub fn gone(message: impl Into<ErrorText>) -> Self {
+        Self::Gone(message.into())
+    }
+
     /// [`Invalid`](Self::Invalid), with this message.
     pub fn invalid(message: impl Into<ErrorText>) -> Self {
         Self::Invalid(message.into())
@@ -96,6 +104,7 @@ impl WorldError {
             | Self::Unavailable(text)
             | Self::Blocked(text)
             | Self::Corrupt(text)
+            | Self::Gone(text)
             | Self::Invalid(text) => text,
         }
     }
@@ -109,6 +118,7 @@ impl WorldError {
             | Self::Unavailable(text)
             | Self::Blocked(text)
             | Self::Corrupt(text)
+            | Self::Gone(text)
             | Self::Invalid(text) => text,
         }
     }

@@ -3,25 +3,27 @@
 //! An event is stored as one JSON object, `kind` first. The form is frozen by `golden/`.
 
 mod concerns;
-mod json;
+pub(crate) mod json;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
+use crate::cut::RunContinued;
 use crate::failure::Failure;
 use crate::id::{MessageId, RunId};
+use crate::iteration::IterationEnded;
 use crate::message::Headers;
 use crate::payload::Payload;
 use crate::retry::Policy;
-use crate::run::{Parent, ParentEnd, Requester, Tags};
+use crate::run::{Parent, ParentEnd, Requester, Status, Tags};
 use crate::time::Timestamp;
 
 pub use json::{EventError, NEWER_BUILD};
 
 /// The highest version of the durable format that this build can read. A run needs at least the format in which its
 /// events and messages were introduced; see [`format`](crate::format).
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// The highest version of the engine's semantics that this build knows. A run keeps the rules that it was started
 /// with.
@@ -48,6 +50,8 @@ impl std::fmt::Display for OpNumber {
 pub enum Event {
     /// The run began.
     RunStarted(RunStarted),
+    /// The workflow continued as the next generation: a cut. Replay begins here.
+    RunContinued(Box<RunContinued>),
     /// The workflow returned an output.
     RunCompleted {
         /// The output or error.
@@ -222,6 +226,32 @@ pub enum Event {
         /// The operation.
         op: OpNumber,
     },
+    /// The workflow registered a compensation.
+    CompensationRegistered(Box<CompensationRegistered>),
+    /// The workflow decided that these registered compensations are no longer needed.
+    CompensationsKept {
+        /// The operation.
+        op: OpNumber,
+        /// The registrations.
+        of: Vec<OpNumber>,
+    },
+    /// A compensation began: from now on it is a step like any other, and its end is recorded as that of a step.
+    CompensationStarted {
+        /// The operation.
+        op: OpNumber,
+        /// The registration, which names the step and its input.
+        of: OpNumber,
+        /// The queue and the run of a queued step; `None` when the holder of the run attempts it.
+        queued: Option<Box<Queued>>,
+    },
+    /// The run is about to end other than completed, and its registered compensations run first. Workflow code does
+    /// not run any more.
+    RunCompensating {
+        /// How the run ends afterwards: failed or cancelled.
+        ends_as: Status,
+        /// Why.
+        failure: Failure,
+    },
     /// The workflow recorded a value.
     ValueRecorded {
         /// The operation.
@@ -243,6 +273,15 @@ pub enum Event {
         /// The tags.
         tags: Tags,
     },
+    /// The workflow began a loop whose iterations a replay can skip.
+    LoopStarted {
+        /// The operation.
+        op: OpNumber,
+        /// The loop's name.
+        name: Arc<str>,
+    },
+    /// An iteration of a loop ended, and the next one begins with the recorded state. Mostly a cut.
+    IterationEnded(Box<IterationEnded>),
     /// The run was cancelled: by a message, its deadline, or the limit of its history.
     CancelRequested {
         /// The message of the cancel, if there was one.
@@ -313,6 +352,32 @@ pub struct Queued {
     pub priority: u8,
 }
 
+/// A compensation that a workflow registered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CompensationRegistered {
+    /// The operation.
+    pub op: OpNumber,
+    /// The step that compensates.
+    pub step: Arc<str>,
+    /// What it gets.
+    pub input: CompensationInput,
+    /// The policy of the step, unless it is the default of compensations.
+    pub policy: Option<Box<Policy>>,
+    /// The queue of the step, if it is queued.
+    pub queue: Option<Arc<str>>,
+    /// The priority of a queued step; by default that of the run.
+    pub priority: Option<u8>,
+}
+
+/// The input of a compensation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CompensationInput {
+    /// The input and output of the step that it undoes, which the events of this operation contain.
+    Undo(OpNumber),
+    /// A value, or why it cannot be stored: then there is nothing to compensate.
+    Value(Result<Payload, Failure>),
+}
+
 /// A child that a workflow requested.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChildStarted {
@@ -345,6 +410,7 @@ impl Event {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::RunStarted(_) => "run_started",
+            Self::RunContinued(_) => "run_continued",
             Self::RunCompleted { .. } => "run_completed",
             Self::RunFailed { .. } => "run_failed",
             Self::RunCancelled { .. } => "run_cancelled",
@@ -370,9 +436,15 @@ impl Event {
             Self::ChildCancelled { .. } => "child_cancelled",
             Self::ChildDropped { .. } => "child_dropped",
             Self::OperationCancelled { .. } => "operation_cancelled",
+            Self::CompensationRegistered(_) => "compensation_registered",
+            Self::CompensationsKept { .. } => "compensations_kept",
+            Self::CompensationStarted { .. } => "compensation_started",
+            Self::RunCompensating { .. } => "run_compensating",
             Self::TagsSet { .. } => "tags_set",
             Self::ValueRecorded { .. } => "value_recorded",
             Self::VersionChosen { .. } => "version_chosen",
+            Self::LoopStarted { .. } => "loop_started",
+            Self::IterationEnded(_) => "iteration_ended",
             Self::CancelRequested { .. } => "cancel_requested",
         }
     }
@@ -397,8 +469,13 @@ impl Event {
             | Self::ChildCancelled { op, .. }
             | Self::ChildDropped { op }
             | Self::OperationCancelled { op }
+            | Self::CompensationsKept { op, .. }
+            | Self::CompensationStarted { op, .. }
             | Self::TagsSet { op, .. }
+            | Self::LoopStarted { op, .. }
             | Self::ValueRecorded { op, .. } => Some(*op),
+            Self::IterationEnded(ended) => Some(ended.op),
+            Self::CompensationRegistered(registered) => Some(registered.op),
             Self::ChildStarted(child) => Some(child.op),
             _ => None,
         }
@@ -417,13 +494,33 @@ impl Event {
                 | Self::ChildStarted(_)
                 | Self::ChildDropped { .. }
                 | Self::OperationCancelled { .. }
+                | Self::CompensationRegistered(_)
+                | Self::CompensationsKept { .. }
+                | Self::CompensationStarted { .. }
                 | Self::TagsSet { .. }
                 | Self::ValueRecorded { .. }
+                | Self::LoopStarted { .. }
+                | Self::IterationEnded(_)
                 | Self::VersionChosen { .. }
                 | Self::RunCompleted { .. }
                 | Self::RunFailed { .. }
                 | Self::RunCancelled { .. }
         )
+    }
+
+    /// Whether a replay skips events before this one.
+    pub fn is_cut(&self) -> bool {
+        match self {
+            Self::RunContinued(_) => true,
+            Self::IterationEnded(ended) => ended.cut.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Whether the event belongs to the first part of a turn that is committed in parts: deliveries, and events whose
+    /// turn others refer to.
+    pub fn stays_in_first_part(&self) -> bool {
+        !self.is_decision() || matches!(self, Self::LoopStarted { .. } | Self::IterationEnded(_))
     }
 
     /// Appends the events to `out` as a JSON array.
@@ -489,11 +586,11 @@ pub enum Outcome {
 
 impl Outcome {
     /// The status of a run with this outcome.
-    pub fn status(&self) -> crate::run::Status {
+    pub fn status(&self) -> Status {
         match self {
-            Self::Completed(_) => crate::run::Status::Completed,
-            Self::Failed(_) => crate::run::Status::Failed,
-            Self::Cancelled(_) => crate::run::Status::Cancelled,
+            Self::Completed(_) => Status::Completed,
+            Self::Failed(_) => Status::Failed,
+            Self::Cancelled(_) => Status::Cancelled,
         }
     }
 

@@ -2,11 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{FAILURE_CAUSES_MAX, FAILURE_DETAILS_BYTES_MAX, FAILURE_TEXT_BYTES_MAX, NAME_BYTES_MAX};
+use crate::limits::{
+    FAILED_COMPENSATIONS_MAX, FAILURE_CAUSES_MAX, FAILURE_DETAILS_BYTES_MAX, FAILURE_TEXT_BYTES_MAX,
+    NAME_BYTES_MAX,
+};
 use crate::payload::{Payload, PayloadError};
 
 /// An error as recorded in the history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Failure {
     /// Its kind.
     pub kind: FailureKind,
@@ -31,8 +35,61 @@ pub struct Failure {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub details: Option<serde_json::Value>,
     /// The chain of sources below the error, outermost first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub causes: Vec<String>,
+    #[serde(default, skip_serializing_if = "<[String]>::is_empty")]
+    pub causes: Box<[String]>,
+    /// The compensations that failed for good, when a run or saga failed and was compensated.
+    #[serde(default, skip_serializing_if = "<[FailedCompensation]>::is_empty")]
+    pub failed_compensations: FailedCompensations,
+}
+
+/// Compensations that failed for good. Few failures have any, and failures are part of most results, so the list is a
+/// single pointer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<FailedCompensation>", into = "Vec<FailedCompensation>")]
+pub struct FailedCompensations(Option<Box<CompensationList>>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct CompensationList {
+    list: Vec<FailedCompensation>,
+}
+
+impl From<Vec<FailedCompensation>> for FailedCompensations {
+    fn from(list: Vec<FailedCompensation>) -> Self {
+        Self((!list.is_empty()).then(|| Box::new(CompensationList { list })))
+    }
+}
+
+impl From<FailedCompensations> for Vec<FailedCompensation> {
+    fn from(failed: FailedCompensations) -> Self {
+        failed.0.map(|failed| failed.list).unwrap_or_default()
+    }
+}
+
+impl std::ops::Deref for FailedCompensations {
+    type Target = [FailedCompensation];
+
+    fn deref(&self) -> &[FailedCompensation] {
+        self.0.as_ref().map_or(&[], |failed| &failed.list)
+    }
+}
+
+/// A compensation that failed for good.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct FailedCompensation {
+    /// The operation that registered it.
+    pub op: u64,
+    /// Its step.
+    pub step: String,
+    /// The message of its failure.
+    pub message: String,
+}
+
+impl FailedCompensation {
+    /// The compensation that operation `op` registered, and its failure.
+    pub fn new(op: u64, step: impl Into<String>, failure: &Failure) -> Self {
+        Self { op, step: step.into(), message: failure.message.clone() }
+    }
 }
 
 /// The kind of a failure, for code that handles it.
@@ -127,6 +184,9 @@ impl FailureKind {
     }
 }
 
+/// How the message of the failure of a terminated run begins.
+const TERMINATED: &str = "terminated: ";
+
 /// The reason of an operation that its own workflow cancelled.
 pub const CANCELLED_BY_WORKFLOW: &str = "by its workflow";
 
@@ -143,7 +203,8 @@ impl Failure {
             attempts: 0,
             is_exhausted: false,
             details: None,
-            causes: Vec::new(),
+            causes: Box::default(),
+            failed_compensations: FailedCompensations::default(),
         }
     }
 
@@ -187,6 +248,36 @@ impl Failure {
         let note = cut(note.to_owned());
         let message = cut_to(std::mem::take(&mut self.message), FAILURE_TEXT_BYTES_MAX - note.len());
         self.message = message + &note;
+    }
+
+    /// This failure with the compensations that failed. The message names the first few.
+    #[must_use]
+    pub fn with_failed_compensations(mut self, failed: Vec<FailedCompensation>) -> Self {
+        let Some(first) = failed.first() else { return self };
+        let others = match failed.len() - 1 {
+            0 => String::new(),
+            others => format!(", and {others} more"),
+        };
+        let note = format!(
+            " (a compensation failed: `{}`, operation {}: {}{others})",
+            first.step, first.op, first.message
+        );
+        self.add_to_message(&note);
+        let mut all: Vec<_> = std::mem::take(&mut self.failed_compensations).into();
+        all.extend(failed);
+        all.truncate(FAILED_COMPENSATIONS_MAX);
+        self.failed_compensations = all.into();
+        self
+    }
+
+    /// The failure of a run that was ended without its code.
+    pub fn terminated(reason: &str) -> Self {
+        Self::new(FailureKind::Cancelled, format!("{TERMINATED}{reason}"))
+    }
+
+    /// Whether it is the failure of a run that was ended without its code.
+    pub fn is_termination(&self) -> bool {
+        self.kind == FailureKind::Cancelled && self.message.starts_with(TERMINATED)
     }
 
     /// The failure of an operation that ended because its run was cancelled.
@@ -261,7 +352,7 @@ mod tests {
         let error = Refused("x".parse::<i32>().unwrap_err());
         let failure = Failure::of_error(FailureKind::Error, &error);
         assert_eq!(failure.message, "the bank said no");
-        assert_eq!(failure.causes, ["invalid digit found in string"]);
+        assert_eq!(*failure.causes, ["invalid digit found in string"]);
     }
 
     #[test]

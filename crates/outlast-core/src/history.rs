@@ -29,6 +29,9 @@ struct Exported {
 #[derive(Serialize, Deserialize)]
 struct ExportedTurn {
     id: TurnId,
+    /// The number of its first event, if turns before it are deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    seq: Option<u64>,
     at: Timestamp,
     build: String,
     // In their stored form, one per line: a JSON value would round large numbers in payloads.
@@ -46,8 +49,11 @@ impl History {
 
     /// The history as JSON: the run, its workflow and version, and its turns with one event per line.
     pub fn to_json(&self) -> String {
+        let mut next = 0;
         let turn = |turn: &TurnRecord| ExportedTurn {
             id: turn.id,
+            seq: (std::mem::replace(&mut next, turn.seq + turn.events.len() as u64) != turn.seq)
+                .then_some(turn.seq),
             at: turn.at,
             build: turn.build.to_string(),
             events: turn.events.iter().filter_map(raw).collect(),
@@ -73,7 +79,8 @@ impl History {
             serde_json::from_str(text).map_err(|error| EventError::Damaged(error.to_string()))?;
         let mut turns = Vec::with_capacity(exported.turns.len());
         let mut seq = 0;
-        for ExportedTurn { id, at, build, events } in exported.turns {
+        for ExportedTurn { id, seq: first, at, build, events } in exported.turns {
+            seq = first.unwrap_or(seq);
             let texts: Vec<_> = events.iter().map(|event| event.get()).collect();
             let events = Event::read_all(&format!("[{}]", texts.join(",")))?;
             let next = seq + events.len() as u64;

@@ -5,6 +5,8 @@
 
 pub mod backoff;
 pub mod change_signal;
+pub mod compensation;
+pub mod cut;
 pub mod duration;
 pub mod error;
 pub mod event;
@@ -14,7 +16,9 @@ pub mod failure;
 pub mod format;
 pub mod history;
 pub mod id;
+pub mod iteration;
 pub mod limits;
+pub mod marks;
 pub mod message;
 pub mod paging;
 pub mod payload;
@@ -25,6 +29,7 @@ pub mod retry;
 pub mod run;
 pub mod run_map;
 pub mod state;
+pub mod stream;
 pub mod takeover;
 pub mod time;
 pub mod turn;
@@ -36,32 +41,47 @@ pub mod world;
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub use backoff::Backoff;
-pub use change_signal::{ChangeSignal, Waiters};
+pub use change_signal::{ChangeSignal, RunWatch, RunWatchers, Waiters};
+pub use compensation::{Compensation, CompensationState, Compensations, UndoneStep};
+pub use cut::{CarriedChild, EventPlace, ReplayHistory, RunContinued};
 pub use duration::IntoDuration;
 pub use error::{Cause, ErrorText, WorldError};
-pub use event::{ChildStarted, Ended, Event, Judgement, OpNumber, Outcome, Queued, RunStarted, TurnRecord};
+pub use event::{
+    ChildStarted, CompensationInput, CompensationRegistered, Ended, Event, Judgement, OpNumber, Outcome,
+    Queued, RunStarted, TurnRecord,
+};
 pub use failed_builds::FailedBuilds;
-pub use failure::{CANCELLED_BY_WORKFLOW, ErrorClass, Failure, FailureKind};
+pub use failure::{
+    CANCELLED_BY_WORKFLOW, ErrorClass, FailedCompensation, FailedCompensations, Failure, FailureKind,
+};
 pub use history::History;
 pub use id::{AttemptId, IdSource, MessageId, RunId, SessionId, TurnId};
+pub use iteration::{IterationCut, IterationEnded, SkippedRange};
+pub use marks::{MarkCounts, Marks, count_marks};
 pub use message::{EndableWithoutCode, Headers, Message, MessageBody, NewMessage, Sent};
 pub use payload::{Codec, Payload, PayloadError, PlainJson};
 pub use report::{Report, UncommittedRuns, WorkerStatus};
 pub use retry::{Policy, Retry};
 pub use run::{
-    Counts, ListOrder, Page, Parent, ParentEnd, Pruned, QueuedSteps, Requester, RunQuery, RunView, Start,
-    StartKey, Started, Status, Stuck, StuckReason, Tags, Wait, complete_counts,
+    BuiltInRuns, Counts, FailureQuery, FlagCounts, FlagFilter, KeyPolicy, ListOrder, Page, Parent, ParentEnd,
+    Pruned, QueuedSteps, RESTARTED_FROM, Requester, RunFailure, RunQuery, RunView, Start, StartKey, Started,
+    Status, Stuck, StuckReason, Tags, Wait, complete_counts,
 };
 pub use run_map::{RunMap, RunSet};
 pub use state::{
     CommitTerms, HolderColumns, Position, Readiness, ReadyAt, ReleaseReason, Released, RowChange,
     TurnColumns, Verdict,
 };
+pub use stream::{
+    Binary, ChunkContent, ChunkError, ChunkKind, ChunkOrigin, EntryBody, PublishedState, StateView,
+    StateWrite, StreamAppend, StreamEntry, StreamPage, StreamView, StreamWrite, StreamWritten,
+    WorkflowWrites,
+};
 pub use time::{Busy, Clock, Timestamp, TimestampOutOfRange};
 pub use turn::{Committed, HeldRun, NewChild, Outbox, Then, Turn};
-pub use view::{OperationKind, OperationStatus, OperationView, Rejection};
+pub use view::{AttemptView, OperationKind, OperationStatus, OperationView, Rejection};
 pub use work::{
     Beat, ClaimRequest, Claimed, ClaimedHistory, Code, HeartbeatDetails, Join, SuspectRoom, UnreadMessages,
     Work, WorkerView,
 };
-pub use world::{Delivered, Description, Effects, World, WorldMethod, WorldWrapper};
+pub use world::{Delivered, Description, Effects, QuarantineChange, World, WorldMethod, WorldWrapper};

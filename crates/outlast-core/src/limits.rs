@@ -55,8 +55,24 @@ pub const PAYLOAD_DEPTH_MAX: usize = 64;
 /// Bytes of a failure's message, and of each cause; longer texts are truncated.
 pub const FAILURE_TEXT_BYTES_MAX: usize = 8 * 1024;
 
+/// Bytes of a failure's message in the row of its run, which lists show. The history has the whole message.
+pub const RUN_FAILURE_MESSAGE_BYTES: usize = 200;
+
+/// Runs up to which those with a flag are counted. The cost of a count is bounded by it.
+pub const FLAG_COUNT_MAX: usize = 1_000;
+
+/// Runs that are read by their ids in one call: a page of a live list.
+pub const RUNS_BY_ID_MAX: usize = 200;
+
 /// Recorded causes of a failure.
 pub const FAILURE_CAUSES_MAX: usize = 16;
+
+/// Failed compensations that the failure of a run lists. The history has all of them.
+pub const FAILED_COMPENSATIONS_MAX: usize = 100;
+
+/// Compensations that a run has registered and not settled. Their inputs are kept in memory while the run is live, and
+/// they run one after the other.
+pub const COMPENSATIONS_MAX: usize = 10_000;
 
 /// Bytes of a failure's details as JSON. They are recorded, and copied into every error that follows; larger ones are
 /// omitted, and the message says so.
@@ -106,17 +122,94 @@ pub const WAITS_SHOWN_MAX: usize = 100;
 /// Polls of a workflow after one delivery while it wakes itself. More means a loop.
 pub const POLLS_PER_DELIVERY_MAX: usize = 1_000;
 
+/// Iterations of a loop that end one after the other without awaiting anything. More means that the loop has no end.
+pub const ITERATIONS_WITHOUT_WAIT_MAX: usize = 10_000;
+
+/// Ranges of iterations of a generation that a replay skips. Each is a place where a replay continues; when there are
+/// more, later iterations are not skipped.
+pub const SKIPPED_RANGES_MAX: usize = 1_000;
+
+/// Events that a run skips before they are deleted: deleting is a call to the world.
+pub const SKIPPED_EVENTS_DELETED: u64 = 1_000;
+
+/// Bytes of one chunk of a stream. A chunk is shown while work is in progress; larger data belongs elsewhere.
+pub const CHUNK_BYTES_MAX: usize = 256 * 1024;
+
+/// Entries that one stream keeps. A stream that needs more sets how many of the last ones it keeps.
+pub const STREAM_CHUNKS_MAX: u64 = 1_000_000;
+
+/// Streams of one run. A list of streams is one page.
+pub const STREAMS_MAX: u64 = 1_000;
+
+/// Bytes of chunks that one call to the world writes: some milliseconds, so that other writes do not wait longer.
+pub const STREAM_WRITE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Chunks that are stored as one row. A reader of a single chunk reads the whole row.
+pub const PACK_CHUNKS_MAX: usize = 1_000;
+
+/// Bytes that an attempt may have written and the world has not accepted. Further writes wait.
+pub const STREAM_BUFFER_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes of the chunks that a workflow writes in one turn. They are part of its commit; further ones are dropped.
+pub const TURN_CHUNKS_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes of a published state. It is replaced as a whole with every change.
+pub const STATE_BYTES_MAX: usize = 256 * 1024;
+
+/// Entries of a stream that are read at a time.
+pub const CHUNKS_READ_MAX: usize = 1_000;
+
+/// Rows of a stream that are read at a time. Each has at most about a megabyte.
+pub const PACKS_READ_MAX: usize = 16;
+
 /// Runs started in one call to the world.
 pub const BATCH_STARTS_MAX: usize = 1_000;
 
 /// Finished runs that one call to the world deletes.
 pub const PRUNE_RUNS_MAX: usize = 1_000;
 
+/// Refusals that the result of a bulk call lists. The others are only counted.
+pub const BULK_REFUSALS_MAX: usize = 1_000;
+
 /// Turns committed in one call to the world.
 pub const BATCH_TURNS_MAX: usize = 1_000;
 
 /// Runs claimed in one call to the world.
 pub const CLAIM_RUNS_MAX: usize = 1_000;
+
+/// By how much the time of a signed webhook may differ from now. The sender's clock may be wrong, and an old request must
+/// not be repeated for long.
+pub const WEBHOOK_TOLERANCE_DEFAULT: Duration = Duration::from_secs(5 * 60);
+
+/// Signatures of one webhook that are examined. A sender has one for each of its keys.
+pub const WEBHOOK_SIGNATURES_MAX: usize = 16;
+
+/// Redirects that one attempt at a request follows.
+pub const FETCH_REDIRECTS_MAX: usize = 5;
+
+/// The time limit of an attempt at a request that sets none.
+pub const FETCH_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+
+/// The time limit of a connection, so that an unreachable address is noticed before the time of the request is over.
+pub const FETCH_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The maximum pause that a server can ask for with `Retry-After`: it must not decide that a run sleeps for years.
+pub const FETCH_RETRY_AFTER_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// Bytes of the body of a response, if the request sets no other limit.
+pub const FETCH_RESPONSE_BYTES_DEFAULT: usize = 1024 * 1024;
+
+/// The highest limit that a request can set. The body is recorded, with up to a third more bytes, in one payload.
+pub const FETCH_RESPONSE_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// Bytes of the status line and headers of a response.
+pub const FETCH_HEADERS_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of the body of an error response that are recorded in the details of the failure.
+pub const FETCH_ERROR_BODY_BYTES_MAX: usize = 4 * 1024;
+
+/// Runs that the report of a check describes for each workflow and reason: the first ones show what is wrong.
+pub const CHECK_FINDINGS_MAX: usize = 3;
 
 /// Runs on one page of a list.
 pub const PAGE_RUNS_MAX: usize = 1_000;
@@ -185,3 +278,34 @@ pub const SLOW_POLL: Duration = Duration::from_millis(500);
 /// How long a worker waits without a hint before it claims anyway. Worlds poll for lost hints themselves, so this is a
 /// safeguard for missing hints.
 pub const IDLE_CLAIM: Duration = Duration::from_secs(30);
+
+/// Bytes of a cron expression. It bounds the work of reading one.
+pub const CRON_BYTES_MAX: usize = 256;
+
+/// The shortest interval of a schedule. Work that repeats more often belongs in one run.
+pub const SCHEDULE_INTERVAL_MIN: Duration = Duration::from_secs(1);
+
+/// How late an instant of a schedule may fire that does not catch up.
+pub const CATCH_UP_GRACE: Duration = Duration::from_secs(60);
+
+/// Missed instants that a schedule catches up at once. They are started one after the other.
+pub const CATCH_UP_MAX: u32 = 1_000;
+
+/// Missed instants that are counted at once. Counting more would take too long for a turn.
+pub const MISSED_COUNT_MAX: usize = 10_000;
+
+/// Firings of one schedule that run at the same time. Each generation of the schedule lists them.
+pub const FIRINGS_RUNNING_MAX: usize = 100;
+
+/// Ranges of instants that a schedule has still to backfill or to catch up.
+pub const BACKLOG_RANGES_MAX: usize = 100;
+
+/// Commands, ends of firings and skipped instants in one generation of a schedule. It bounds the history that a replay
+/// reads.
+pub const SCHEDULE_GENERATION_MAX: u32 = 200;
+
+/// After this time a schedule tries again to compute its next instant, if the machine does not know its time zone.
+pub const SCHEDULE_PROBLEM_PAUSE: Duration = Duration::from_secs(60);
+
+/// Instants of a schedule that are computed in advance.
+pub const SCHEDULE_NEXT_MAX: usize = 1_000;

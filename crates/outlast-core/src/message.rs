@@ -46,6 +46,11 @@ pub enum MessageBody {
         /// Why.
         reason: String,
     },
+    /// The run ends without its code, after its registered compensations have run. Without any, it ends now.
+    Compensate {
+        /// Why.
+        reason: String,
+    },
     /// Ends timers early.
     Wake {
         /// The timer; `None` means all that are open when the message is delivered.
@@ -72,17 +77,24 @@ pub enum MessageBody {
         /// Why.
         failure: Failure,
     },
-    /// Outcomes of attempts that were not recorded before the run got stuck.
+    /// Outcomes of attempts that were not recorded before the run got stuck or was paused.
     Attempted {
         /// The events that record them.
         events: Vec<Event>,
     },
+    /// The run stops until it is resumed. It stays in the inbox for as long as the run is paused.
+    Pause {
+        /// Why.
+        reason: String,
+    },
+    /// Ends a pause.
+    Resume,
 }
 
 impl MessageBody {
     /// Whether the message is accepted even when the inbox is full, because the engine depends on it.
     pub fn is_exempt_from_limit(&self) -> bool {
-        !matches!(self, Self::Hook { .. } | Self::Wake { .. })
+        !matches!(self, Self::Hook { .. } | Self::Wake { .. } | Self::Pause { .. })
     }
 }
 
@@ -100,7 +112,9 @@ impl EndableWithoutCode {
     #[must_use]
     pub fn after(self, body: &MessageBody, position: u64) -> Self {
         match body {
-            MessageBody::Terminate { .. } => Self { last_terminate: position, ..self },
+            MessageBody::Terminate { .. } | MessageBody::Compensate { .. } => {
+                Self { last_terminate: position, ..self }
+            }
             MessageBody::Cancel { .. } => Self { last_cancel: position, ..self },
             _ => self,
         }

@@ -44,7 +44,7 @@ pub struct IdRange {
 impl IdRange {
     /// Whether the range of a query depends on the skew.
     pub fn needs_skew(query: &RunQuery) -> bool {
-        query.created_from.is_some() || query.created_before.is_some()
+        query.created_from.is_some() || latest_start(query).is_some()
     }
 
     /// The range of a query; `None` if it is empty. Without a skew, no run was ever started or the query does not
@@ -52,7 +52,7 @@ impl IdRange {
     pub fn of(query: &RunQuery, skew: Option<IdSkew>) -> Option<Self> {
         let is_backwards = query.before.is_some() && query.after.is_none();
         let is_ascending = (query.order == ListOrder::OldestFirst) != is_backwards;
-        let (mut low, mut high) = ids_between(skew, query.created_from, query.created_before).into_inner();
+        let (mut low, mut high) = ids_between(skew, query.created_from, latest_start(query)).into_inner();
         let (above, below) = match query.order {
             ListOrder::OldestFirst => (query.after, query.before),
             ListOrder::NewestFirst => (query.before, query.after),
@@ -90,6 +90,11 @@ impl IdRange {
         }
         runs.truncate(limit + 1);
     }
+}
+
+/// The time before which the runs of a query were started: a run that ended before a time was started before it.
+fn latest_start(query: &RunQuery) -> Option<Timestamp> {
+    query.created_before.into_iter().chain(query.ended_before).min()
 }
 
 /// A range of ids that contains all runs that were started from `from` until `before`.
@@ -178,6 +183,17 @@ mod tests {
         assert_eq!(range(&query(None, low, newest)), Some((4..=u128::MAX, true)));
         assert_eq!(range(&query(high, low, oldest)), None);
         assert_eq!(range(&query(Some(RunId::from_bits(u128::MAX)), None, oldest)), None);
+    }
+
+    #[test]
+    fn runs_that_ended_before_a_time_were_started_before_it() {
+        let skew = Some(0..=0);
+        let query = RunQuery { ended_before: Some(at(500)), ..RunQuery::default() };
+        assert!(IdRange::needs_skew(&query));
+        let range = IdRange::of(&query, skew.clone()).unwrap();
+        assert!(range.ids.contains(&id(499).bits()) && !range.ids.contains(&id(501).bits()));
+        let query = RunQuery { created_before: Some(at(400)), ..query };
+        assert!(!IdRange::of(&query, skew).unwrap().ids.contains(&id(499).bits()));
     }
 
     #[test]

@@ -10,6 +10,9 @@ use crate::time::Timestamp;
 /// have this prefix.
 pub const STEP_PREFIX: &str = "step:";
 
+/// The prefix of the names of workflows that belong to the engine.
+pub const BUILT_IN_PREFIX: &str = "outlast:";
+
 static DEFAULT: LazyLock<Arc<str>> = LazyLock::new(|| QUEUE_DEFAULT.into());
 
 /// The default queue.
@@ -46,17 +49,31 @@ pub fn step_of_workflow(workflow: &str) -> Option<&str> {
     workflow.strip_prefix(STEP_PREFIX)
 }
 
-/// Checks that a workflow of a program does not use a name that is reserved for queued steps.
+/// Checks that a workflow of a program does not use a name that is reserved: for queued steps, or for the engine.
 ///
 /// # Errors
 ///
 /// The problem and the remedy.
 pub fn check_workflow_name(name: &str) -> Result<(), String> {
     match step_of_workflow(name) {
-        None => Ok(()),
+        None => check_name("workflow", name),
         Some(_) => Err(format!(
             "workflow `{name}` has a name that begins with `{STEP_PREFIX}`, as those of queued steps do; \
              choose another one"
+        )),
+    }
+}
+
+/// Checks that a name of a program, such as a key or the name of a hook, does not begin with a reserved prefix.
+///
+/// # Errors
+///
+/// The problem and the remedy.
+pub fn check_name(what: &str, name: &str) -> Result<(), String> {
+    match [BUILT_IN_PREFIX, STEP_PREFIX].into_iter().find(|prefix| name.starts_with(prefix)) {
+        None => Ok(()),
+        Some(prefix) => Err(format!(
+            "{what} `{name}` has a name that begins with `{prefix}`, which is reserved for the engine; choose another one"
         )),
     }
 }
@@ -77,7 +94,7 @@ pub fn check_queue(name: &str) -> Result<(), String> {
             "the name of queue `{cut}…` has {bytes} bytes, the limit is {NAME_BYTES_MAX}; shorten it"
         ));
     }
-    Ok(())
+    check_name("queue", name)
 }
 
 /// Checks a priority.
@@ -117,6 +134,8 @@ mod tests {
         let long = check_queue(&"é".repeat(NAME_BYTES_MAX)).unwrap_err();
         assert!(long.contains("256 bytes, the limit is 128; shorten it"), "{long}");
         assert!(check_queue("").unwrap_err().contains("needs a name"));
+        let reserved = check_queue("outlast:q").unwrap_err();
+        assert!(reserved.contains("begins with `outlast:`, which is reserved for the engine"), "{reserved}");
         assert!(check_priority(PRIORITY_MAX).is_ok());
         assert!(check_priority(PRIORITY_MAX + 1).unwrap_err().contains("there is no priority 10"));
     }

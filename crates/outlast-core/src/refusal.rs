@@ -2,11 +2,12 @@
 
 use crate::error::WorldError;
 use crate::failure::{Failure, FailureKind};
-use crate::id::{RunId, SessionId};
+use crate::id::{AttemptId, RunId, SessionId};
 use crate::limits::{
     BATCH_STARTS_MAX, BATCH_TURNS_MAX, HISTORIES_READ_MAX, HOOK_BUFFER_MAX, INBOX_MESSAGES_MAX,
-    KEY_BYTES_MAX, NAME_BYTES_MAX, QUEUES_MAX, TAG_VALUE_BYTES_MAX, TAGS_MAX,
+    KEY_BYTES_MAX, NAME_BYTES_MAX, QUEUES_MAX, RUNS_BY_ID_MAX, STREAMS_MAX, TAG_VALUE_BYTES_MAX, TAGS_MAX,
 };
+use crate::marks::Marks;
 use crate::message::MessageBody;
 use crate::queue::{check_priority, check_queue, step_of_workflow};
 use crate::run::{Start, Status, Tags, Wait};
@@ -22,10 +23,44 @@ pub fn session_gone(session: SessionId) -> WorldError {
     WorldError::fenced(format!("session {session} is gone: it left or was taken over; join again"))
 }
 
+/// The session does not hold the run, so it cannot write to its streams.
+pub fn streams_fenced(run: RunId) -> WorldError {
+    WorldError::fenced(format!("the session does not hold run {run}, so it cannot write to its streams"))
+}
+
+/// The attempt cannot write, because a newer attempt has written, or it belongs to another session.
+pub fn attempt_fenced(run: RunId, attempt: AttemptId) -> WorldError {
+    WorldError::fenced(format!("attempt {attempt} of run {run} is not the newest one, so it cannot write"))
+}
+
+/// The run has too many streams.
+pub fn too_many_streams(run: RunId) -> WorldError {
+    WorldError::limit(format!("run {run} has {STREAMS_MAX} streams, which is the limit; use fewer names"))
+}
+
+/// Earlier chunks of the attempt are missing.
+pub fn missing_chunks(stream: &str, first: u64, expected: u64) -> WorldError {
+    WorldError::invalid(format!(
+        "chunk {first} of an attempt cannot be written to stream `{stream}`, because the next one is {expected}"
+    ))
+}
+
 /// The run has ended or a worker holds it, so it cannot be resumed.
 pub fn not_resumable(run: RunId, status: Status) -> WorldError {
     let reason = if status.is_final() { "it has ended" } else { "a worker holds it" };
     WorldError::conflict(format!("run {run} is {status}, so there is nothing to resume: {reason}"))
+}
+
+/// The run cannot be deleted, because it has not ended, is in quarantine, or has an outbox that is not delivered.
+pub fn not_deletable(run: RunId, status: Status, marks: Marks) -> WorldError {
+    let reason = if !status.is_final() {
+        "it has not ended; terminate it first"
+    } else if marks.is_quarantined() {
+        "it is in quarantine; release it first"
+    } else {
+        "messages that it has sent are not delivered yet; try again later"
+    };
+    WorldError::conflict(format!("run {run} is {status}, so it is not deleted: {reason}"))
 }
 
 /// Checks a start against the limits.
@@ -77,7 +112,7 @@ pub fn check_join(join: &Join) -> Result<(), WorldError> {
 }
 
 fn check_served(queue: &str) -> Result<(), WorldError> {
-    let refusal = if queue.is_empty() { WorldError::invalid } else { WorldError::limit };
+    let refusal = if queue.len() > NAME_BYTES_MAX { WorldError::limit } else { WorldError::invalid };
     check_queue(queue).map_err(refusal)
 }
 
@@ -139,14 +174,19 @@ pub fn key_taken(start: &Start, run: RunId, workflow: &str) -> WorldError {
 ///
 /// # Errors
 ///
-/// [`WorldError::Conflict`] when it has ended, [`WorldError::Limit`] when its inbox is full, or when a hook's payload
+/// [`WorldError::Conflict`] when it has ended, or is to be paused and was asked to stop; [`WorldError::Limit`] when its inbox is full, or when a hook's payload
 /// would exceed the limit of kept payloads. A payload for a hook that the run waits for is not refused because of kept
 /// payloads: it may be the one that lets the run continue and take them.
 pub fn check_send(run: RunId, receiver: Receiver<'_>, body: &MessageBody) -> Result<(), WorldError> {
-    let Receiver { status, unread, kept, waits } = receiver;
+    let Receiver { status, unread, kept, waits, is_cancel_requested } = receiver;
     if status.is_final() {
         return Err(WorldError::conflict(format!(
             "run {run} has ended ({status}); it takes no more messages"
+        )));
+    }
+    if is_cancel_requested && matches!(body, MessageBody::Pause { .. }) {
+        return Err(WorldError::conflict(format!(
+            "run {run} was asked to stop, so it cannot be paused; wait for its end, or terminate it"
         )));
     }
     if body.is_exempt_from_limit() {
@@ -203,10 +243,26 @@ pub struct Receiver<'a> {
     pub kept: u64,
     /// Its waits. Needed only for a run with kept payloads.
     pub waits: &'a [Wait],
+    /// Whether it was asked to stop.
+    pub is_cancel_requested: bool,
 }
 
 // A run without kept payloads refuses messages only when its inbox is full, so its waits need not be read.
 const _: () = assert!(HOOK_BUFFER_MAX as u64 >= INBOX_MESSAGES_MAX);
+
+/// Checks how many runs are read by id in one call.
+///
+/// # Errors
+///
+/// [`WorldError::Limit`] when they are too many.
+pub fn check_runs_by_id(runs: usize) -> Result<(), WorldError> {
+    if runs <= RUNS_BY_ID_MAX {
+        return Ok(());
+    }
+    Err(WorldError::limit(format!(
+        "{runs} runs are requested by id, the limit is {RUNS_BY_ID_MAX}; read them in parts"
+    )))
+}
 
 /// Checks how many histories are read in one call.
 ///
@@ -236,6 +292,9 @@ pub fn check_batch(turns: usize) -> Result<(), WorldError> {
     )))
 }
 
+/// The code of the failure of a child that was not started.
+pub const CHILD_NOT_STARTED: &str = "outlast:child_not_started";
+
 /// The failure of a child's operation whose start was refused.
 pub fn child_refused(start: &Start, error: &WorldError) -> Failure {
     let kind = match error {
@@ -243,7 +302,9 @@ pub fn child_refused(start: &Start, error: &WorldError) -> Failure {
         WorldError::Limit(_) => FailureKind::Limit,
         _ => FailureKind::Invalid,
     };
-    Failure::new(kind, format!("child `{}` was not started: {error}", start.workflow))
+    let mut failure = Failure::new(kind, format!("child `{}` was not started: {error}", start.workflow));
+    failure.code = Some(CHILD_NOT_STARTED.into());
+    failure
 }
 
 /// The failure of an awaited child's operation whose key names a run that another start began.
@@ -255,6 +316,7 @@ pub fn child_exists(start: &Start, run: RunId) -> Failure {
         start.workflow
     );
     let mut failure = Failure::new(FailureKind::Conflict, message);
+    failure.code = Some(CHILD_NOT_STARTED.into());
     failure.details = Some(serde_json::json!({ "run": run }));
     failure
 }
@@ -277,7 +339,8 @@ mod tests {
             Wait::Hook { op: 1, name: "go".into(), until: None },
         ];
         let limit = HOOK_BUFFER_MAX as u64;
-        let full = Receiver { status: Status::Waiting, unread: 3, kept: limit, waits: &waits };
+        let (status, is_cancel_requested) = (Status::Waiting, false);
+        let full = Receiver { status, unread: 3, kept: limit, waits: &waits, is_cancel_requested };
         assert_eq!(check_send(RUN, full, &payload_for("go")), Ok(()));
         let refused = check_send(RUN, full, &payload_for("ga")).unwrap_err().to_string();
         assert!(refused.contains("`ga` is none of them"), "{refused}");

@@ -124,6 +124,16 @@ impl Retry {
         unless: Classes::NONE,
     };
 
+    /// The default of compensations: pauses from 1 s, doubled up to 10 minutes, plus up to 10 % jitter, for at least 24
+    /// hours.
+    pub const COMPENSATION: Self = Self {
+        attempts: 154,
+        initial: Duration::from_secs(1),
+        max: Duration::from_secs(600),
+        jitter_max: JITTER_MAX,
+        ..Self::DEFAULT
+    };
+
     /// Exponential backoff: 200 ms, 400 ms, 800 ms. The default.
     pub const fn exponential() -> Self {
         Self::DEFAULT
@@ -167,6 +177,28 @@ impl Retry {
             attempts: 10,
             initial: Duration::from_millis(500),
             max: Duration::from_secs(30),
+            jitter_max: JITTER_MAX,
+            ..Self::DEFAULT
+        }
+    }
+
+    /// For work that somebody waits for: three attempts; pauses of 100 ms and 200 ms, plus up to 10 % jitter.
+    pub const fn quick() -> Self {
+        Self { attempts: 3, initial: Duration::from_millis(100), jitter_max: JITTER_MAX, ..Self::DEFAULT }
+    }
+
+    /// For most work: five attempts; pauses of 500 ms, 1 s, 2 s and 4 s, plus up to 10 % jitter.
+    pub const fn standard() -> Self {
+        Self { initial: Duration::from_millis(500), jitter_max: JITTER_MAX, ..Self::DEFAULT }
+    }
+
+    /// For work that must succeed soon after its cause is gone: twenty attempts; pauses from 100 ms, doubled up to
+    /// 10 s, plus up to 10 % jitter.
+    pub const fn aggressive() -> Self {
+        Self {
+            attempts: 20,
+            initial: Duration::from_millis(100),
+            max: Duration::from_secs(10),
             jitter_max: JITTER_MAX,
             ..Self::DEFAULT
         }
@@ -356,6 +388,23 @@ mod tests {
         assert_eq!(pauses(for_ever(Retry::constant()).initial("3s"), &attempts), [3_000; 6]);
         let slow = for_ever(Retry::exponential()).initial("1s").multiplier(1.5).max("2s");
         assert_eq!(pauses(slow, &attempts), [1_000, 1_500, 2_000, 2_000, 2_000, 2_000]);
+    }
+
+    #[test]
+    fn a_compensation_is_retried_for_a_day() {
+        let attempts: Vec<_> = (1..Retry::COMPENSATION.attempts_max()).collect();
+        let pauses: u128 = pauses(Retry::COMPENSATION, &attempts).into_iter().sum();
+        assert!((86_400_000..87_100_000).contains(&pauses), "{pauses}");
+    }
+
+    #[test]
+    fn presets_have_their_pauses() {
+        assert_eq!(pauses(Retry::quick(), &[1, 2]), [100, 200]);
+        assert_eq!(pauses(Retry::standard(), &[1, 2, 3, 4]), [500, 1_000, 2_000, 4_000]);
+        assert_eq!(pauses(Retry::aggressive(), &[1, 2, 7, 8, 19]), [100, 200, 6_400, 10_000, 10_000]);
+        let attempts =
+            [Retry::quick(), Retry::standard(), Retry::aggressive()].map(|retry| retry.attempts_max());
+        assert_eq!(attempts, [3, 5, 20]);
     }
 
     #[test]

@@ -1,5 +1,9 @@
 //! Runs from the view of clients: starts, status, waits, lists and counts.
 
+mod failure;
+mod flags;
+mod query;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -11,12 +15,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::event::{Event, OpNumber, RunStarted, TurnRecord, format_of_rules};
 use crate::failed_builds::FailedBuilds;
 use crate::id::{RunId, SessionId, TurnId};
+use crate::marks::Marks;
 use crate::message::Headers;
 use crate::payload::Payload;
-use crate::queue::{default_queue, step_of_workflow};
+use crate::queue::{BUILT_IN_PREFIX, default_queue, step_of_workflow};
 use crate::retry::Policy;
 use crate::state::HolderColumns;
 use crate::time::Timestamp;
+
+pub use failure::{FailureQuery, RunFailure};
+pub use flags::{FlagCounts, FlagFilter};
+pub use query::{BuiltInRuns, ListOrder, Page, QueuedSteps, RunQuery};
 
 /// The status of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -147,11 +156,11 @@ pub struct Requester {
     pub tags: Tags,
 }
 
-fn write_text<S: Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn write_text<S: Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(text)
 }
 
-fn read_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
+pub(crate) fn read_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
     String::deserialize(deserializer).map(Into::into)
 }
 
@@ -205,6 +214,18 @@ pub struct StartKey {
     pub digest: u128,
     /// How long the key names the run of an earlier start; without limit if `None`.
     pub window: Option<Duration>,
+    /// Whether the key of a run that has ended is free.
+    pub policy: KeyPolicy,
+}
+
+/// Whether a start may take the key of a run that has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum KeyPolicy {
+    /// The key names the run until it is pruned, also after its end.
+    #[default]
+    Kept,
+    /// The key names the run only while it lives: a start after its end gets the key.
+    WhileRunning,
 }
 
 impl Start {
@@ -332,6 +353,7 @@ impl Wait {
 
 /// Why a run is stuck.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Stuck {
     /// The reason.
     pub reason: StuckReason,
@@ -339,6 +361,19 @@ pub struct Stuck {
     pub message: String,
     /// The build that could not continue it; workers with another build retry it.
     pub build: String,
+}
+
+impl Stuck {
+    /// Stuck for this reason, in a build that [`in_build`](Self::in_build) sets.
+    pub fn new(reason: StuckReason, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into(), build: String::new() }
+    }
+
+    /// The same, with the build that could not continue the run.
+    #[must_use]
+    pub fn in_build(self, build: impl Into<String>) -> Self {
+        Self { build: build.into(), ..self }
+    }
 }
 
 /// The reasons why a run is stuck.
@@ -437,10 +472,16 @@ pub struct RunView {
     pub is_cancel_requested: bool,
     /// The builds that could not continue it since it last progressed.
     pub failed_builds: FailedBuilds,
+    /// Its generation: 1, and one more for each time it has continued as a new one.
+    pub generation: u64,
     /// The lowest format that a reader of the run needs.
     pub format: u32,
     /// Why it is stuck, if it is.
     pub stuck: Option<Stuck>,
+    /// Why it failed, if it did: a summary. The output and the history have the whole failure.
+    pub failure: Option<Box<RunFailure>>,
+    /// Whether it waits for the next attempt of a step. A run that a worker holds shows this only in its operations.
+    pub is_retrying: bool,
     /// From this time on a build that has not failed can claim the stuck run.
     pub retry_at: Option<Timestamp>,
     /// The run that started it, if one did.
@@ -449,6 +490,8 @@ pub struct RunView {
     pub tags: Tags,
     /// When it is cancelled; `None` once it was cancelled or has ended.
     pub deadline: Option<Timestamp>,
+    /// Its marks.
+    pub marks: Marks,
 }
 
 impl RunView {
@@ -461,7 +504,11 @@ impl RunView {
             kept: columns.kept,
             deadline: columns.deadline,
             stuck: columns.stuck.as_deref().filter(|_| status == Status::Stuck).cloned(),
+            failure: columns.failure.clone().filter(|_| status == Status::Failed),
+            is_retrying: columns.is_retrying && status == Status::Waiting,
             failed_builds: columns.failed_builds.clone(),
+            marks: columns.marks,
+            generation: columns.continued + 1,
             workflow: "".into(),
             version: 0,
             queue: default_queue(),
@@ -483,9 +530,32 @@ impl RunView {
         }
     }
 
+    /// The status as lists show it: the most important mark of the run, or its status if it has none.
+    ///
+    /// ```
+    /// # use outlast_core::{HolderColumns, Marks, RunId, RunView, Status};
+    /// let mut run = RunView::of_columns(RunId::from_bits(1), Status::Waiting, &HolderColumns::default());
+    /// assert_eq!(run.shown_status(), "waiting");
+    /// run.marks = Marks::PAUSED;
+    /// assert_eq!(run.shown_status(), "paused");
+    /// ```
+    pub fn shown_status(&self) -> &'static str {
+        self.marks.names().next().unwrap_or(self.status.as_str())
+    }
+
+    /// The run that this one was restarted from, if it was.
+    pub fn restarted_from(&self) -> Option<RunId> {
+        self.tags.get(RESTARTED_FROM).and_then(|run| run.parse().ok())
+    }
+
     /// The topmost ancestor of the run, or the run itself.
     pub fn root(&self) -> RunId {
         self.parent.map_or(self.id, |parent| parent.root)
+    }
+
+    /// Whether its workflow belongs to the engine: it is a schedule, for example.
+    pub fn is_built_in(&self) -> bool {
+        self.workflow.starts_with(BUILT_IN_PREFIX)
     }
 
     /// Whether it is a queued step: it executes one step of another run.
@@ -494,144 +564,8 @@ impl RunView {
     }
 }
 
-/// Which runs to list.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct RunQuery {
-    /// Only runs in one of these statuses; all when empty.
-    pub statuses: Vec<Status>,
-    /// Only runs of this workflow.
-    pub workflow: Option<Arc<str>>,
-    /// Only runs of this queue.
-    pub queue: Option<Arc<str>>,
-    /// Whether queued steps are listed. A query for their workflow lists them in any case.
-    pub queued_steps: QueuedSteps,
-    /// Only the run that was started with this key.
-    pub key: Option<String>,
-    /// Only runs that this one started.
-    pub parent: Option<RunId>,
-    /// Only this run and its descendants.
-    pub root: Option<RunId>,
-    /// Only runs with all of these tags.
-    pub tags: Tags,
-    /// Only runs that were started at this time or later.
-    pub created_from: Option<Timestamp>,
-    /// Only runs that were started before this time.
-    pub created_before: Option<Timestamp>,
-    /// Only runs with this text in their id, workflow or key; case is ignored.
-    pub text: Option<String>,
-    /// How the list is sorted.
-    pub order: ListOrder,
-    /// Only runs after this one, in the order of the list.
-    pub after: Option<RunId>,
-    /// Only runs before this one, in the order of the list; the page contains the last of them.
-    pub before: Option<RunId>,
-    /// The maximum number of runs; at most [`PAGE_RUNS_MAX`](crate::limits::PAGE_RUNS_MAX).
-    pub limit: usize,
-}
-
-/// Whether a list of runs contains queued steps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum QueuedSteps {
-    /// They are omitted.
-    #[default]
-    LeftOut,
-    /// They are listed like all other runs.
-    Listed,
-}
-
-impl RunQuery {
-    /// Whether queued steps are omitted.
-    pub fn leaves_out_queued_steps(&self) -> bool {
-        self.queued_steps == QueuedSteps::LeftOut && self.workflow.is_none()
-    }
-
-    /// Whether a run matches the filters, apart from the cursor.
-    pub fn wants(&self, run: &RunView) -> bool {
-        (self.statuses.is_empty() || self.statuses.contains(&run.status))
-            && self.workflow.as_ref().is_none_or(|workflow| run.workflow == *workflow)
-            && self.queue.as_ref().is_none_or(|queue| run.queue == *queue)
-            && !(self.leaves_out_queued_steps() && run.is_queued_step())
-            && self.key.as_ref().is_none_or(|key| run.key.as_ref() == Some(key))
-            && self.parent.is_none_or(|parent| run.parent.is_some_and(|of| of.run == parent))
-            && self.root.is_none_or(|root| run.root() == root)
-            && self.tags.iter().all(|(name, value)| run.tags.get(name) == Some(value))
-            && self.created_from.is_none_or(|from| run.created_at >= from)
-            && self.created_before.is_none_or(|before| run.created_at < before)
-            && self.text.as_ref().is_none_or(|text| run.contains(text))
-            && self.after.is_none_or(|after| self.order.is_behind(run.id, after))
-            && self.before.is_none_or(|before| self.order.is_behind(before, run.id))
-    }
-
-    /// The page of the runs that were found: matching runs in the order of the list, starting at the cursor, and one
-    /// more than the limit if there are more.
-    pub fn page(&self, runs: Vec<RunView>, limit: usize) -> Page {
-        self.page_until(runs, limit, None)
-    }
-
-    /// The same for a world that stopped its search at the run `edge`.
-    pub fn page_until(&self, mut runs: Vec<RunView>, limit: usize, edge: Option<RunId>) -> Page {
-        let edge = edge.filter(|_| runs.len() <= limit);
-        let has_more = runs.len() > limit || edge.is_some();
-        runs.truncate(limit);
-        let is_backwards = self.before.is_some() && self.after.is_none();
-        if is_backwards {
-            runs.reverse();
-        }
-        let (has_next, has_prev) =
-            if is_backwards { (true, has_more) } else { (has_more, self.after.is_some()) };
-        let (first, last) = (runs.first().map(|run| run.id), runs.last().map(|run| run.id));
-        // In the direction of the search, the page ends where the search stopped.
-        let (first, last) =
-            if is_backwards { (edge.or(first), last.or(edge)) } else { (first.or(edge), edge.or(last)) };
-        let (next, prev) = (last.filter(|_| has_next), first.filter(|_| has_prev));
-        Page { runs, next, prev }
-    }
-}
-
-impl RunView {
-    fn contains(&self, text: &str) -> bool {
-        let text = text.to_lowercase();
-        let key = self.key.as_deref().unwrap_or_default();
-        self.id.to_string().to_lowercase().contains(&text)
-            || self.workflow.to_lowercase().contains(&text)
-            || key.to_lowercase().contains(&text)
-    }
-}
-
-/// The order of a list of runs. Ids are time-ordered, so the order by id is the order by time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ListOrder {
-    /// The newest run first.
-    #[default]
-    NewestFirst,
-    /// The oldest run first.
-    OldestFirst,
-}
-
-impl ListOrder {
-    /// Whether `run` is after `other` in a list of this order.
-    pub fn is_behind(self, run: RunId, other: RunId) -> bool {
-        match self {
-            Self::NewestFirst => run < other,
-            Self::OldestFirst => run > other,
-        }
-    }
-}
-
-/// One page of a list.
-///
-/// A page may have fewer runs than requested, even none, and still have a next page: a world examines at most
-/// [`PAGE_LOOKS_MAX`](crate::limits::PAGE_LOOKS_MAX) runs at a time.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Page {
-    /// The runs of the page.
-    pub runs: Vec<RunView>,
-    /// The cursor for `after` of the next page; `None` on the last page.
-    pub next: Option<RunId>,
-    /// The cursor for `before` of the previous page; `None` on the first page.
-    pub prev: Option<RunId>,
-}
+/// The tag of a run that was restarted: the run that it was restarted from.
+pub const RESTARTED_FROM: &str = "outlast:restarted_from";
 
 /// The result of pruning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@
 //! over.
 
 mod columns;
+mod pause;
 
 use std::sync::Arc;
 
@@ -20,13 +21,15 @@ use crate::failed_builds::Failed;
 use crate::format::{FIRST_FORMAT, format_of_events};
 use crate::id::{RunId, SessionId, TurnId};
 use crate::limits::FAILED_BUILD_RETRY;
+use crate::marks::Marks;
 use crate::refusal::not_resumable;
-use crate::run::{Start, Status, Stuck, Wait};
+use crate::run::{RunFailure, Start, Status, Stuck, Wait};
 use crate::takeover::{HeldRuns, count_crash, poison};
 use crate::time::Timestamp;
 use crate::turn::{BasedOn, Then, Turn};
 
 pub use columns::{HolderColumns, TurnColumns};
+pub use pause::{PauseEffect, is_paused_by, marks_after_send};
 
 /// The position of a run, as a world reads it before a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -239,20 +242,31 @@ pub struct Readiness {
     pub if_unread: ReadyAt,
     /// When the run is ready if it [can be ended](crate::EndableWithoutCode::can_end) without its code.
     pub if_can_end: ReadyAt,
+    /// When the run is ready if it is paused, and cannot be ended without its code.
+    pub if_paused: ReadyAt,
 }
 
 impl Readiness {
     const fn always(at: ReadyAt) -> Self {
-        Self { if_read: at, if_unread: at, if_can_end: at }
+        Self { if_read: at, if_unread: at, if_can_end: at, if_paused: ReadyAt::Never }
     }
 
-    /// The value that applies.
-    pub fn choose(self, has_unread: bool, can_end: bool) -> ReadyAt {
-        match (has_unread, can_end) {
-            (_, true) => self.if_can_end,
-            (true, false) => self.if_unread,
-            (false, false) => self.if_read,
+    /// The value that applies. `marks` are those after the change.
+    pub fn choose(self, has_unread: bool, can_end: bool, marks: Marks) -> ReadyAt {
+        if can_end {
+            self.if_can_end
+        } else if marks.is_paused() {
+            self.if_paused
+        } else if has_unread {
+            self.if_unread
+        } else {
+            self.if_read
         }
+    }
+
+    /// The same for a run whose deadline is the only thing that makes it ready while it is paused.
+    fn with_deadline(self, deadline: Option<Timestamp>) -> Self {
+        Self { if_paused: deadline.map_or(ReadyAt::Never, ReadyAt::At), ..self }
     }
 }
 
@@ -283,9 +297,15 @@ pub struct RowChange<'a> {
     pub columns: Arc<HolderColumns>,
     /// Whether this turn delivered a cancel. Senders set the same mark, and nothing clears it.
     pub requests_cancel: bool,
+    /// The marks that the turn sets. Others stay, except those that it clears.
+    pub sets_marks: Marks,
+    /// The marks that the turn clears.
+    pub clears_marks: Marks,
     /// The lowest format that can represent the events of the turn. The run gets it if its own is lower; senders can
     /// raise it, too.
     pub format: u32,
+    /// The version of the workflow from now on, if the turn continued the run as a new generation.
+    pub version: Option<u32>,
     /// Whether the row must be written even if the turn has consumed nothing. A turn that only appends to the history
     /// does not change it: the last turn is then found in the history.
     pub writes_row: bool,
@@ -309,7 +329,10 @@ impl<'a> RowChange<'a> {
             ready: Readiness::always(ReadyAt::Never),
             columns: turn.held_columns(),
             requests_cancel: turn.events.iter().any(|event| matches!(event, Event::CancelRequested { .. })),
+            sets_marks: Marks::NONE,
+            clears_marks: Marks::NONE,
             format: added_format(turn),
+            version: added_version(turn),
             writes_row: true,
         };
         match &turn.then {
@@ -322,11 +345,27 @@ impl<'a> RowChange<'a> {
             Then::Release => change.release(),
             Then::End(status) => {
                 change.status = *status;
-                change.set(change.columns.ended());
+                let failure = turn.events.last().and_then(RunFailure::of_final).map(Box::new);
+                change.set(HolderColumns { failure, ..change.columns.ended() });
             }
             Then::Stuck(stuck) => change.stick(turn, stuck),
         }
+        let (before, after) = (turn.columns.before.marks.of_holder(), change.columns.marks.of_holder());
+        change.sets_marks = after.without(before);
+        change.clears_marks = before.without(after);
+        if change.requests_cancel || change.has_ended() || after.is_compensating() {
+            // A run that was asked to stop, or compensates, is not paused: it continues until it has ended.
+            change.clears_marks = change.clears_marks.with(Marks::PAUSED);
+        }
+        if change.owner.is_none() {
+            change.ready = change.ready.with_deadline(change.columns.deadline);
+        }
         change
+    }
+
+    /// The marks of the run after the turn, which had these before.
+    pub fn marks_after(&self, marks: Marks) -> Marks {
+        marks.without(self.clears_marks).with(self.sets_marks)
     }
 
     /// The first row of a run that no worker has claimed.
@@ -348,7 +387,10 @@ impl<'a> RowChange<'a> {
             },
             columns: Arc::new(HolderColumns::of_start(start)),
             requests_cancel: false,
+            sets_marks: Marks::NONE,
+            clears_marks: Marks::NONE,
             format: start.format(),
+            version: None,
             writes_row: true,
         }
     }
@@ -368,7 +410,10 @@ impl<'a> RowChange<'a> {
             ready: self.ready,
             columns: self.columns,
             requests_cancel: self.requests_cancel,
+            sets_marks: self.sets_marks,
+            clears_marks: self.clears_marks,
             format: self.format,
+            version: self.version,
             writes_row: self.writes_row,
         }
     }
@@ -392,9 +437,10 @@ impl<'a> RowChange<'a> {
 
     fn wait(&mut self, session: SessionId, wake_at: Option<Timestamp>, waits: &'a [Wait]) {
         self.status = Status::Waiting;
+        let is_retrying = waits.iter().any(|wait| matches!(wait, Wait::Retry { .. }));
         // This build could continue the run. Builds that could not stay in the list until the run progresses.
-        if self.columns.stuck.is_some() {
-            self.set(HolderColumns { stuck: None, ..(*self.columns).clone() });
+        if self.columns.stuck.is_some() || self.columns.is_retrying != is_retrying {
+            self.set(HolderColumns { stuck: None, is_retrying, ..(*self.columns).clone() });
         }
         // Only the worker of a waiting run keeps its future: a worker that releases a run stops.
         self.preferred = Some(session);
@@ -402,8 +448,7 @@ impl<'a> RowChange<'a> {
         self.waits = waits;
         self.ready = Readiness {
             if_read: wake_at.map_or(ReadyAt::Never, ReadyAt::At),
-            if_unread: wake_at.map_or(ReadyAt::Now, ReadyAt::NowOr),
-            if_can_end: wake_at.map_or(ReadyAt::Now, ReadyAt::NowOr),
+            ..Readiness::always(wake_at.map_or(ReadyAt::Now, ReadyAt::NowOr))
         };
     }
 
@@ -440,6 +485,17 @@ fn added_format(turn: &Turn) -> u32 {
         BasedOn::Start(start) => start.format(),
     };
     if matches!(turn.then, Then::Stuck(_)) { started } else { started.max(format_of_events(&turn.events)) }
+}
+
+/// The version of the workflow with which a turn continues its run.
+fn added_version(turn: &Turn) -> Option<u32> {
+    if matches!(turn.then, Then::Stuck(_)) {
+        return None;
+    }
+    turn.events.iter().rev().find_map(|event| match event {
+        Event::RunContinued(continued) => Some(continued.started.version),
+        _ => None,
+    })
 }
 
 fn stuck_readiness(replaced_oldest: bool) -> Readiness {
@@ -485,7 +541,7 @@ impl Released {
         // The reason was cleared by the first turn in which the run progressed.
         let freed = Self {
             status: released_status(before.stuck.as_deref()),
-            ready: Readiness::always(ReadyAt::Now),
+            ready: Readiness::always(ReadyAt::Now).with_deadline(before.deadline),
             columns: HolderColumns { failed_builds, ..before.clone() },
         };
         let ReleaseReason::Crashed { held_runs, build } = why else { return freed };
@@ -497,7 +553,7 @@ impl Released {
         let Failed { list, replaced_oldest } = freed.columns.failed_builds.with(build, next_event);
         Self {
             status: Status::Stuck,
-            ready: stuck_readiness(replaced_oldest),
+            ready: stuck_readiness(replaced_oldest).with_deadline(before.deadline),
             columns: HolderColumns {
                 crashes: crash.crashes,
                 stuck: Some(Box::new(poison(build))),
@@ -510,13 +566,19 @@ impl Released {
 
 /// When a run is ready after a message was accepted for it.
 ///
-/// A run that is held, stuck, or delayed does not change, unless it can now be ended without its code.
+/// A run that is held, stuck, or delayed does not change, unless it can now be ended without its code. A paused run is
+/// ready at its deadline, whichever messages it has.
 pub fn ready_after_send(receiver: &Awaiting, now: Timestamp) -> Option<Timestamp> {
     let stays = receiver.status == Status::Stuck || receiver.starts_later;
-    if receiver.is_held || stays && !receiver.can_end {
-        return receiver.ready_at;
+    let at_once = Some(receiver.ready_at.map_or(now, |at| at.min(now)));
+    match receiver.pause {
+        _ if receiver.is_held => receiver.ready_at,
+        _ if receiver.can_end => at_once,
+        PauseEffect::Paused { deadline } => deadline,
+        PauseEffect::Ended { begins_at } => Some(begins_at.map_or(now, |begin| begin.max(now))),
+        PauseEffect::NotPaused if stays => receiver.ready_at,
+        PauseEffect::NotPaused => at_once,
     }
-    Some(receiver.ready_at.map_or(now, |at| at.min(now)))
 }
 
 /// The inputs of [`ready_after_send`].
@@ -532,9 +594,12 @@ pub struct Awaiting {
     pub can_end: bool,
     /// When it was ready before.
     pub ready_at: Option<Timestamp>,
+    /// Whether it is paused after the message.
+    pub pause: PauseEffect,
 }
 
-/// When a run is ready after it was resumed. Resuming also clears its list of failed builds.
+/// When a run is ready after its failed builds may try it again. Its list of failed builds is cleared as well. A paused
+/// run stays paused.
 ///
 /// # Errors
 ///
@@ -542,11 +607,13 @@ pub struct Awaiting {
 pub fn resumed(
     run: RunId,
     status: Status,
+    marks: Marks,
     ready_at: Option<Timestamp>,
     now: Timestamp,
 ) -> Result<Option<Timestamp>, WorldError> {
     match status {
-        Status::Stuck => Ok(Some(now)),
+        Status::Stuck if !marks.is_paused() => Ok(Some(now)),
+        Status::Stuck => Ok(ready_at),
         Status::Pending | Status::Waiting => Ok(ready_at),
         _ => Err(not_resumable(run, status)),
     }

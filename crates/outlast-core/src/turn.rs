@@ -7,6 +7,7 @@ use crate::id::{RunId, SessionId, TurnId};
 use crate::message::NewMessage;
 use crate::run::{Start, Started, Status, Stuck, Tags, Wait};
 use crate::state::{HolderColumns, TurnColumns};
+use crate::stream::WorkflowWrites;
 use crate::time::Timestamp;
 use crate::work::Claimed;
 
@@ -40,7 +41,7 @@ pub struct Turn {
     pub then: Then,
 }
 
-/// The effects of a turn on other runs, and on the tags of its own run.
+/// The effects of a turn on other runs, and on the tags, streams and state of its own run.
 ///
 /// The turn and its outbox are written atomically. Each entry is applied before the commit returns, or later: at least
 /// once, in order per source run and target run, and deduplicated by its id. A run with entries that are not applied
@@ -54,12 +55,15 @@ pub struct Outbox {
     pub messages: Vec<NewMessage>,
     /// Tags to set in the row of the run; other tags stay.
     pub tags: Tags,
+    /// What the workflow writes to the streams of the run, and the state that it publishes. A world always applies it
+    /// with the turn; a repeated turn changes nothing.
+    pub writes: WorkflowWrites,
 }
 
 impl Outbox {
     /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
-        self.children.is_empty() && self.messages.is_empty() && self.tags.is_empty()
+        self.children.is_empty() && self.messages.is_empty() && self.tags.is_empty() && self.writes.is_empty()
     }
 }
 

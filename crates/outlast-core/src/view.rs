@@ -1,19 +1,27 @@
 //! Views of operations, computed from the history of a run.
 
+mod attempts;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::duration::duration_text;
-use crate::event::{ChildStarted, Event, Judgement, OpNumber, TurnRecord};
+use crate::event::{
+    ChildStarted, CompensationInput, CompensationRegistered, Event, Judgement, OpNumber, Queued, TurnRecord,
+};
 use crate::failure::{CANCELLED_BY_WORKFLOW, Failure, FailureKind};
 use crate::id::{MessageId, RunId};
+use crate::iteration::{IterationCut, IterationEnded};
 use crate::payload::{Payload, PayloadError};
 use crate::run::{Status, Tags};
 use crate::time::Timestamp;
+
+pub use attempts::AttemptView;
 
 /// One operation of a run, as its history describes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +46,9 @@ pub struct OperationView {
     pub ended_at: Option<Timestamp>,
     /// The number of attempts at a step, including one in progress. 0 for a queued step that has not failed: the
     /// history of its own run contains the attempts.
-    pub attempts: u32,
+    pub attempt_count: u32,
+    /// The attempts at a step, in order. The last one of an open step may be due later. Empty for a queued step.
+    pub attempts: Vec<AttemptView>,
     /// The number of worker crashes that count against the run and that attempts at this open step may have caused. It
     /// is not in the history: the client sets it from the row of the run.
     pub crashed: u32,
@@ -58,9 +68,13 @@ pub struct OperationView {
     pub failure: Option<Failure>,
     /// The tags that it set.
     pub tags: Tags,
+    /// The step that a registered compensation undoes, or the registration that a compensating step carries out.
+    pub undoes: Option<OpNumber>,
     /// Payloads that were sent to a hook while it was open and that no open hook of its name can decode, in the order
     /// of their arrival. They are listed with the oldest of those hooks.
     pub rejected: Vec<Rejection>,
+    /// Whether a replay skips it, because an earlier generation of the run requested it.
+    pub is_skipped: bool,
 }
 
 /// A payload that no open hook of its name can decode.
@@ -116,7 +130,8 @@ impl OperationView {
             changed_at: at,
             cancelled_at: None,
             ended_at: None,
-            attempts: 0,
+            attempt_count: 0,
+            attempts: Vec::new(),
             crashed: 0,
             retry_at: None,
             until: None,
@@ -126,7 +141,9 @@ impl OperationView {
             output: None,
             failure: None,
             tags: Tags::new(),
+            undoes: None,
             rejected: Vec::new(),
+            is_skipped: false,
         }
     }
 
@@ -134,6 +151,7 @@ impl OperationView {
         self.status = status;
         self.changed_at = at;
         self.ended_at = Some(at);
+        self.end_attempt(at);
         self.retry_at = None;
     }
 
@@ -167,6 +185,10 @@ pub enum OperationKind {
     Value,
     /// A change of the run's tags.
     Tags,
+    /// The registration of a compensation. It is open until the compensation has run, or is not needed any more.
+    Compensation,
+    /// The decision that registered compensations are not needed any more.
+    Keep,
 }
 
 impl OperationKind {
@@ -179,6 +201,8 @@ impl OperationKind {
             Self::Child => "child",
             Self::Value => "value",
             Self::Tags => "tags",
+            Self::Compensation => "compensation",
+            Self::Keep => "keep",
         }
     }
 }
@@ -255,6 +279,8 @@ struct HistoryReader {
     /// The timers that a wake has ended.
     woken: BTreeSet<OpNumber>,
     is_cancelled: bool,
+    /// The build of the turn that is being read.
+    build: Arc<str>,
     /// The rules of the run; 0 before its start is read.
     rules: u32,
 }
@@ -263,6 +289,7 @@ impl HistoryReader {
     fn of(history: &[TurnRecord]) -> Self {
         let mut history_reader = Self::default();
         for turn in history {
+            history_reader.build.clone_from(&turn.build);
             for event in &turn.events {
                 history_reader.read(event, turn.at);
             }
@@ -273,6 +300,10 @@ impl HistoryReader {
     fn read(&mut self, event: &Event, at: Timestamp) {
         match event {
             Event::RunStarted(started) => self.rules = started.rules,
+            Event::RunContinued(_) => {
+                self.operations.values_mut().for_each(|operation| operation.is_skipped = true);
+            }
+            Event::IterationEnded(ended) => self.end_iteration(ended),
             Event::HookReceived { name, message, payload, judgement, .. } => {
                 let (arrival_number, arrived) = (self.arrived, (*message, payload.clone()));
                 self.arrived += 1;
@@ -307,6 +338,10 @@ impl HistoryReader {
                     timer.end(OperationStatus::Dropped, at);
                 }
             }
+            Event::CompensationRegistered(_)
+            | Event::CompensationStarted { .. }
+            | Event::CompensationsKept { .. }
+            | Event::RunCompensating { .. } => self.read_compensation(event, at),
             Event::CancelRequested { reason, ends, maybe_attempted, .. } if self.rules >= 2 => {
                 self.end_by_cancel(reason, ends, maybe_attempted, at);
             }
@@ -316,10 +351,22 @@ impl HistoryReader {
                     open.end(OperationStatus::Dropped, at);
                 }
             }
-            _ => {
-                self.read_request(event, at);
-                self.read_outcome(event, at);
-            }
+            _ => self.read_operation(event, at),
+        }
+    }
+
+    /// Marks the operations of iterations that a replay skips. Those that are not skipped keep their end as a value.
+    fn end_iteration(&mut self, ended: &IterationEnded) {
+        let Some(skip) = ended.cut.as_ref().and_then(IterationCut::last_skip) else { return };
+        let skipped = self.operations.range_mut((Bound::Excluded(skip.after), Bound::Excluded(skip.until)));
+        skipped.for_each(|(_, operation)| operation.is_skipped = true);
+    }
+
+    fn read_operation(&mut self, event: &Event, at: Timestamp) {
+        self.read_request(event, at);
+        self.read_outcome(event, at);
+        if let Event::StepCompleted { op, .. } | Event::StepFailed { op, .. } = event {
+            self.end_registration(*op, at);
         }
     }
 
@@ -332,7 +379,7 @@ impl HistoryReader {
         };
         match event {
             Event::StepStarted { op, name, input, queued } => new(*op, OperationKind::Step, name, &|step| {
-                step.attempts = u32::from(queued.is_none());
+                step.begin_attempts(queued.is_some());
                 step.child = queued.as_ref().map(|queued| queued.run);
                 step.queue = queued.as_ref().map(|queued| queued.queue.clone());
                 step.input = Some(input.clone());
@@ -364,23 +411,24 @@ impl HistoryReader {
 
     fn read_outcome(&mut self, event: &Event, at: Timestamp) {
         let Some(op) = event.op() else { return };
+        let build = self.build.clone();
         self.change(op, |open| match event {
             Event::StepCompleted { output, .. } | Event::ChildCompleted { output, .. } => {
                 // The end of a pause is not recorded: the attempt after it succeeded.
-                open.attempts += u32::from(open.retry_at.is_some());
+                open.attempt_count += u32::from(open.retry_at.is_some());
                 open.complete(Some(output), at);
+                open.set_attempt_build(&build);
             }
             Event::StepFailed { failure, .. } => {
-                open.attempts = failure.attempts;
+                open.attempt_count = failure.attempts;
                 let is_cancelled = open.cancelled_at.is_some() && failure.is_cancelled();
                 let status = if is_cancelled { OperationStatus::Cancelled } else { OperationStatus::Failed };
                 open.fail(status, failure.clone(), at);
+                open.set_attempt_build(&build);
             }
             Event::StepRetried { attempt, failure, retry_at, .. } => {
-                open.attempts = *attempt;
-                open.failure = Some(failure.clone());
-                open.retry_at = Some(*retry_at);
-                open.changed_at = at;
+                open.retry_attempt(*attempt, failure, *retry_at, at);
+                open.set_attempt_build(&build);
             }
             Event::ChildFailed { failure, .. } => open.fail(OperationStatus::Failed, failure.clone(), at),
             Event::ChildCancelled { failure, .. } => {
@@ -395,6 +443,71 @@ impl HistoryReader {
                 open.end(OperationStatus::Dropped, at);
             }
             _ => {}
+        });
+    }
+
+    fn read_compensation(&mut self, event: &Event, at: Timestamp) {
+        match event {
+            Event::CompensationRegistered(registered) => self.register(registered, at),
+            Event::CompensationStarted { op, of, queued } => self.compensate(*op, *of, queued.as_deref(), at),
+            Event::CompensationsKept { op, of } => {
+                let mut keep = OperationView::new(*op, OperationKind::Keep, &Arc::from(""), at);
+                keep.complete(None, at);
+                self.operations.insert(*op, keep);
+                of.iter().for_each(|of| self.change(*of, |open| open.end(OperationStatus::Dropped, at)));
+            }
+            Event::RunCompensating { .. } => {
+                let is_wait = |open: &&mut OperationView| {
+                    open.is_open() && matches!(open.kind, OperationKind::Timer | OperationKind::Hook)
+                };
+                for wait in self.operations.values_mut().filter(is_wait) {
+                    wait.end(OperationStatus::Dropped, at);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds the registration of a compensation.
+    fn register(&mut self, registered: &CompensationRegistered, at: Timestamp) {
+        let CompensationRegistered { op, step, input, queue, .. } = registered;
+        let mut view = OperationView::new(*op, OperationKind::Compensation, step, at);
+        view.queue.clone_from(queue);
+        match input {
+            CompensationInput::Undo(of) => view.undoes = Some(*of),
+            CompensationInput::Value(Ok(value)) => view.input = Some(value.clone()),
+            CompensationInput::Value(Err(failure)) => {
+                view.fail(OperationStatus::Failed, failure.clone(), at);
+            }
+        }
+        self.operations.insert(*op, view);
+    }
+
+    /// Adds the step that carries out a compensation.
+    fn compensate(&mut self, op: OpNumber, of: OpNumber, queued: Option<&Queued>, at: Timestamp) {
+        let registration = self.operations.get(&of);
+        let name = registration.map_or_else(|| Arc::from(""), |registration| registration.name.clone());
+        let mut step = OperationView::new(op, OperationKind::Step, &name, at);
+        step.input = registration.and_then(|registration| registration.input.clone());
+        step.begin_attempts(queued.is_some());
+        step.child = queued.map(|queued| queued.run);
+        step.queue = queued.map(|queued| queued.queue.clone());
+        step.undoes = Some(of);
+        self.operations.insert(op, step);
+    }
+
+    /// Ends the registration of a compensation whose step has ended.
+    fn end_registration(&mut self, op: OpNumber, at: Timestamp) {
+        let step = self.operations.get(&op).filter(|step| step.ended_at.is_some());
+        let Some((of, step)) = step.and_then(|step| Some((step.undoes?, step.clone()))) else { return };
+        if step.kind != OperationKind::Step {
+            return;
+        }
+        self.change(of, |registration| match &step.failure {
+            // It was cancelled with its saga, and runs again if the run does not complete.
+            Some(failure) if failure.is_cancelled() => {}
+            Some(failure) => registration.fail(OperationStatus::Failed, failure.clone(), at),
+            None => registration.complete(None, at),
         });
     }
 
@@ -507,7 +620,7 @@ impl HistoryReader {
                     if is_unsure { Failure::maybe_attempted(reason) } else { Failure::cancelled(reason) };
                 if open.kind == OperationKind::Step && open.retry_at.is_none() && !is_unsure {
                     // The next attempt never began.
-                    open.attempts = 0;
+                    open.attempt_count = 0;
                 }
                 open.fail(OperationStatus::Cancelled, failure, at);
             });

@@ -7,7 +7,7 @@ use crate::event::{OpNumber, TurnRecord};
 use crate::id::{RunId, SessionId, TurnId};
 use crate::message::Message;
 use crate::payload::Payload;
-use crate::queue::step_of_workflow;
+use crate::queue::{check_workflow_name, step_of_workflow};
 use crate::report::Report;
 use crate::state::HolderColumns;
 use crate::time::Timestamp;
@@ -104,9 +104,9 @@ impl WorkerView {
         }
     }
 
-    /// The workflows of its program, without those that are queued steps.
+    /// The workflows of its program, without those that are queued steps or built in.
     pub fn workflows(&self) -> impl Iterator<Item = &Code> {
-        self.code.iter().filter(|code| step_of_workflow(&code.workflow).is_none())
+        self.code.iter().filter(|code| check_workflow_name(&code.workflow).is_ok())
     }
 
     /// The names of the steps that it attempts when they are queued and it serves their queue.
@@ -236,7 +236,7 @@ pub struct Claimed {
 /// The history of a claimed run.
 #[derive(Clone, Debug)]
 pub enum ClaimedHistory {
-    /// The complete history.
+    /// All that a replay needs of it: the turns from [`replay_from`](HolderColumns::replay_from) on.
     Whole(Vec<TurnRecord>),
     /// Omitted, because the session held the run last and probably still has its future, or because the history is
     /// long. [`World::histories`](crate::World::histories) reads it.

@@ -3,16 +3,20 @@
 mod wrapper;
 
 use std::any::Any;
+use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use crate::change_signal::RunWatch;
 use crate::error::WorldError;
 use crate::event::{Ended, TurnRecord};
 use crate::id::{RunId, SessionId};
+use crate::marks::{MarkCounts, Marks};
 use crate::message::{Message, NewMessage, Sent};
 use crate::report::Report;
-use crate::run::{Counts, Page, Pruned, RunQuery, RunView, Start, Started};
+use crate::run::{Counts, FailureQuery, FlagCounts, Page, Pruned, RunQuery, RunView, Start, Started};
+use crate::stream::{StateView, StreamPage, StreamView, StreamWrite, StreamWritten};
 use crate::time::{Busy, Clock, Timestamp};
 use crate::turn::{Committed, HeldRun, Turn};
 use crate::work::{Beat, ClaimRequest, HeartbeatDetails, Join, Work, WorkerView};
@@ -30,7 +34,8 @@ pub type Answers<T> = Result<Vec<Result<T, WorldError>>, WorldError>;
 ///
 /// Every acknowledged change survives `kill -9` of the process, as far as [`World::describe`] promises. A method that
 /// returns [`WorldError::Unavailable`] may or may not have taken effect; every method can be repeated with the same
-/// ids. Batches are limited by [`limits`](crate::limits); an element that is refused does not affect the others.
+/// ids. After [`WorldError::Gone`] a worker stops, so a world returns it only if no later call can succeed. Batches are
+/// limited by [`limits`](crate::limits); an element that is refused does not affect the others.
 ///
 /// Futures of a world may be dropped before they complete; the call may then take effect or not. `beat` must work
 /// outside of any runtime, because workers call it on a thread of its own.
@@ -49,7 +54,8 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     ///
     /// Repeating a start with the same run id returns the first result. A start with a known key returns the run of
     /// that key when workflow and digest are the same. If the key was used longer ago than the start's window, it
-    /// names the new run from then on.
+    /// names the new run from then on; so does the key of a run that has ended, if the start's policy is
+    /// [`KeyPolicy::WhileRunning`](crate::KeyPolicy::WhileRunning).
     ///
     /// The run gets the rules of the start, or lower ones if a joined session does not know those or cannot read the
     /// format that goes with them.
@@ -64,6 +70,10 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// The current state of the run. Refuses with `NotFound`.
     async fn run(&self, run: RunId) -> Result<RunView, WorldError>;
 
+    /// The current states of at most [`RUNS_BY_ID_MAX`](crate::limits::RUNS_BY_ID_MAX) runs, in the order in which they
+    /// are given; runs that do not exist are left out. Refuses with `Limit`.
+    async fn runs_by_id(&self, runs: &[RunId]) -> Result<Vec<RunView>, WorldError>;
+
     /// A page of runs, ordered by id, so that equal times and new rows do not affect paging. It says whether there may
     /// be more, in both directions. The work is bounded even if few or no runs match: the page is then short, and the
     /// next page continues after the last run that was examined.
@@ -73,19 +83,34 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// does not grow with the runs.
     async fn counts(&self) -> Result<Counts, WorldError>;
 
+    /// The number of runs with each mark, including marks without runs. The cost grows only with the number of runs
+    /// that have marks.
+    async fn mark_counts(&self) -> Result<MarkCounts, WorldError>;
+
+    /// The number of runs with each flag, counted up to [`FLAG_COUNT_MAX`](crate::limits::FLAG_COUNT_MAX).
+    async fn flag_counts(&self) -> Result<FlagCounts, WorldError>;
+
+    /// Failed runs, ordered by the time of their end and their id, the last first. The cost grows only with the number
+    /// of runs in the result.
+    async fn failures(&self, query: FailureQuery) -> Result<Vec<RunView>, WorldError>;
+
     /// Waits until the run has ended or the clock reaches `until`, without polling per caller. Returns `None` when
     /// `until` came first. Refuses with `NotFound`.
     async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError>;
 
     // --- history ---
 
-    /// The turns whose first event is number `from` or later, in order, at most `limit`
+    /// The turns from the one that contains event number `from` on, in order, at most `limit`
     /// (and at most [`HISTORY_TURNS_READ_MAX`](crate::limits::HISTORY_TURNS_READ_MAX)). Turns
     /// without events are not in the history. Refuses with `NotFound`.
     async fn history(&self, run: RunId, from: u64, limit: usize) -> Result<Vec<TurnRecord>, WorldError>;
 
-    /// The whole histories of at most [`HISTORIES_READ_MAX`](crate::limits::HISTORIES_READ_MAX) runs, in the order of
-    /// the runs. A history that cannot be read is an error of its run alone.
+    /// The number of events in the history of a run, which is the number of its next event. It costs one lookup,
+    /// however long the history is. Refuses with `NotFound`.
+    async fn event_count(&self, run: RunId) -> Result<u64, WorldError>;
+
+    /// The histories of at most [`HISTORIES_READ_MAX`](crate::limits::HISTORIES_READ_MAX) runs, in the order of the
+    /// runs, each from [`replay_from`](crate::HolderColumns::replay_from) on: what a replay needs. A history that cannot be read is an error of its run alone.
     async fn histories(&self, runs: &[RunId]) -> Answers<Vec<TurnRecord>>;
 
     // --- inbox ---
@@ -102,6 +127,12 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// (what a turn's outbox sends is not refused for that: the run goes to a worker that can when it is let go of),
     /// `Limit` when the inbox is full (not for messages [exempt](crate::MessageBody::is_exempt_from_limit) from it) or
     /// a hook's payload would be one too many that nobody has taken.
+    ///
+    /// A [pause](crate::MessageBody::Pause) sets the mark of a paused run, unless it was asked to stop; a
+    /// [resume](crate::MessageBody::Resume) and a cancel clear it, in the change that accepts the message. A run that
+    /// is paused and has no holder is ready at its deadline and when it can be ended without its code, and at no other
+    /// time; when the pause ends, it is ready at once, or when it may begin. `Conflict` also when a run that was asked
+    /// to stop is to be paused.
     ///
     /// A stuck run keeps its messages and stays stuck. A message by which a run [can be
     /// ended](crate::EndableWithoutCode::can_end) without its code makes it ready for every worker, even if the run is
@@ -176,8 +207,8 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// The joined workers, in order of their sessions.
     async fn workers(&self) -> Result<Vec<WorkerView>, WorldError>;
 
-    /// Makes a run without a holder ready for every build, including those that failed to continue it. Refuses with
-    /// `NotFound`, `Conflict` when it has ended or a session holds it.
+    /// Makes a run without a holder ready for every build, including those that failed to continue it. A paused run
+    /// stays paused. Refuses with `NotFound`, `Conflict` when it has ended or a session holds it.
     async fn resume(&self, run: RunId) -> Result<(), WorldError>;
 
     /// Who keeps a turn of the run from being written now, and since when, for a person. `None` when nobody does, or
@@ -186,6 +217,45 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
         let _ = run;
         Ok(None)
     }
+
+    // --- streams ---
+
+    /// Writes chunks of steps to streams of the runs that the session holds. Atomic per write.
+    ///
+    /// A chunk is identified by its attempt and its ordinal, so repeating a write changes nothing. When the first write
+    /// of a newer attempt of an operation arrives, the entry [`Restarted`](crate::EntryBody::Restarted) is appended, in
+    /// the same change, to each stream to which an older attempt of the operation has written; a stream that the step
+    /// had closed is open again. Chunks for a closed stream, and those beyond
+    /// [`STREAM_CHUNKS_MAX`](crate::limits::STREAM_CHUNKS_MAX), are counted and not stored.
+    ///
+    /// It has its own path to the storage: commits do not wait for it longer than for a plain commit.
+    ///
+    /// Refuses with `Fenced` when the session does not hold the run, the attempt is not of this session, or a newer
+    /// attempt of the operation has written; `Limit` when the run has [`STREAMS_MAX`](crate::limits::STREAMS_MAX)
+    /// streams or the call is too large, `Invalid` when earlier chunks of the attempt are missing.
+    async fn write_chunks(&self, session: SessionId, writes: Vec<StreamWrite>) -> Answers<StreamWritten>;
+
+    /// The entries of a stream from index `from` on, in order, at most `limit` (and at most
+    /// [`CHUNKS_READ_MAX`](crate::limits::CHUNKS_READ_MAX)). A negative `from` counts from the end; an index outside of
+    /// the stream means the nearest one. A stream that does not exist has no entries. All values are those of one
+    /// moment. Refuses with `NotFound` when there is no such run.
+    async fn chunks(
+        &self,
+        run: RunId,
+        stream: &str,
+        from: i64,
+        limit: usize,
+    ) -> Result<StreamPage, WorldError>;
+
+    /// The streams of a run, ordered by name. Refuses with `NotFound`.
+    async fn streams(&self, run: RunId) -> Result<Vec<StreamView>, WorldError>;
+
+    /// The state that a run has published last. Refuses with `NotFound`.
+    async fn published(&self, run: RunId) -> Result<StateView, WorldError>;
+
+    /// Watches a run from now on: the watch reports when a stream or the published state of the run may have changed,
+    /// or the run has ended. It is a hint, which may be missing if another process makes the change.
+    fn watch(&self, run: RunId) -> RunWatch;
 
     // --- wake-up ---
 
@@ -203,10 +273,23 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
         Ok(Delivered::default())
     }
 
-    /// Deletes runs that ended before a time, with their histories, inboxes and tags: of the runs after `after`, in
-    /// order of their ids, at most `limit` (and at most [`PRUNE_RUNS_MAX`](crate::limits::PRUNE_RUNS_MAX)) are
-    /// examined. Their keys can be used again. Repeat the call with `next` of the result until that is `None`. Atomic
-    /// per call, and bounded.
+    /// Puts a run into quarantine, or releases it. Returns the marks that it had before. Repeating it changes nothing.
+    /// Refuses with `NotFound`.
+    async fn quarantine(&self, run: RunId, change: QuarantineChange) -> Result<Marks, WorldError>;
+
+    /// Deletes the turns of a run whose first events are in `range`, except those in `kept`. The caller knows from a
+    /// committed cut that no replay needs them. Repeating it changes nothing, and neither does a run that does not exist.
+    /// The numbers of other events do not change: [`World::history`] returns the turns that are left.
+    async fn delete_turns(&self, run: RunId, range: Range<u64>, kept: &[u64]) -> Result<(), WorldError>;
+
+    /// Deletes a run that has ended, with everything that [`prune`](Self::prune) deletes. Refuses with `NotFound`, and
+    /// with `Conflict` when it has not ended, is in quarantine, or has outbox entries that are not applied.
+    async fn delete(&self, run: RunId) -> Result<(), WorldError>;
+
+    /// Deletes runs that ended before a time, with their histories, inboxes, tags, streams and states: of the runs after
+    /// `after`, in order of their ids, at most `limit` (and at most [`PRUNE_RUNS_MAX`](crate::limits::PRUNE_RUNS_MAX))
+    /// are examined. Runs in quarantine are left. The keys of deleted runs can be used again. Repeat the call with
+    /// `next` of the result until that is `None`. Atomic per call, and bounded.
     async fn prune(
         &self,
         before: Timestamp,
@@ -226,6 +309,15 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
 
     /// The properties and guarantees of this world.
     fn describe(&self) -> Description;
+}
+
+/// How the quarantine of a run changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuarantineChange {
+    /// The run is put into quarantine.
+    Begin,
+    /// The run is released.
+    End,
 }
 
 /// The properties and guarantees of a world.

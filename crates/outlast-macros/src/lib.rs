@@ -50,7 +50,7 @@ use kind::Kind;
 /// |---|---|
 /// | `attempts = 5` | the total number of attempts, at least 1 |
 /// | `timeout = "30s"` | how long one attempt may take |
-/// | `retry = "api"` | the base of the retry policy: `exponential` (the default), `linear`, `constant`, or a preset: `api`, `database`, `network`, `none` |
+/// | `retry = "api"` | the base of the retry policy: `exponential` (the default), `linear`, `constant`, or a preset: `quick`, `standard`, `aggressive`, `api`, `database`, `network`, `none` |
 /// | `initial = "200ms"` | the pause after the first failed attempt |
 /// | `multiplier = 2.0` | the factor by which each pause is longer than the one before, at least 1 |
 /// | `pause_max = "1m"` | the longest pause |

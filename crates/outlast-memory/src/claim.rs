@@ -101,7 +101,8 @@ impl State {
 }
 
 fn claimed(id: RunId, run: &Run, session: SessionId) -> Claimed {
-    let is_left_out = run.preferred == Some(session) || run.seq > HISTORY_IN_CLAIM_EVENTS_MAX;
+    let is_long = run.seq.saturating_sub(run.columns.replay_from) > HISTORY_IN_CLAIM_EVENTS_MAX;
+    let is_left_out = is_long || run.preferred == Some(session);
     Claimed {
         run: id,
         workflow: run.code.workflow.clone(),
@@ -118,7 +119,7 @@ fn claimed(id: RunId, run: &Run, session: SessionId) -> Claimed {
         history: if is_left_out {
             ClaimedHistory::LeftOut
         } else {
-            ClaimedHistory::Whole(run.history.clone())
+            ClaimedHistory::Whole(run.replayed_history().to_vec())
         },
         details: run.details.values().cloned().collect(),
     }

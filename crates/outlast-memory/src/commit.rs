@@ -105,7 +105,9 @@ impl State {
         run.waits = change.waits.to_vec();
         run.is_cancel_requested |= change.requests_cancel;
         run.format = run.format.max(change.format);
+        run.code.version = change.version.unwrap_or(run.code.version);
         run.columns = change.columns.clone();
+        run.marks = change.marks_after(run.marks);
         if let Some(owner) = change.owner {
             if !run.has_unread()
                 && let Some(session) = self.sessions.get_mut(&owner)
@@ -121,7 +123,7 @@ impl State {
             notifications.ended.extend(self.ended(id).ok().flatten());
             return;
         }
-        let at = change.ready.choose(run.has_unread(), run.can_end()).moment(now);
+        let at = change.ready.choose(run.has_unread(), run.can_end(), run.marks).moment(now);
         self.set_ready_at(id, at, now, notifications);
     }
 }

@@ -28,6 +28,8 @@ mod commit;
 
 mod outbox;
 
+mod streams;
+
 mod query;
 
 mod prune;

@@ -1,5 +1,5 @@
 //! The outboxes of turns: children to start and messages to other runs. They are applied with the commit, or queued and
-//! applied later.
+//! applied later. The tags, streams and state of the turn's own run are always changed with the commit.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -84,7 +84,7 @@ fn entries(run: RunId, turn: TurnId, outbox: &Outbox) -> impl Iterator<Item = Ou
 }
 
 impl State {
-    /// Sets the tags of the turn's run, and applies or queues the effects on other runs.
+    /// Changes the tags, streams and state of the turn's run, and applies or queues the effects on other runs.
     pub(crate) fn apply_outbox(
         &mut self,
         turn: &Turn,
@@ -94,6 +94,10 @@ impl State {
     ) {
         if let Some(run) = self.runs.get_mut(&turn.run) {
             run.tags.extend(outbox.tags.clone());
+            if !outbox.writes.is_empty() {
+                run.streams.get_or_insert_default().apply(turn.id, &outbox.writes, now);
+                notifications.written.push(turn.run);
+            }
         }
         for entry in entries(turn.run, turn.id, outbox) {
             if self.outboxes.are_deferred {

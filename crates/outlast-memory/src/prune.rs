@@ -1,9 +1,10 @@
-//! Pruning: deleting runs that ended long ago.
+//! Deleting runs: those that ended long ago, or one that has ended.
 
 use std::ops::Bound;
 
 use outlast_core::limits::PRUNE_RUNS_MAX;
-use outlast_core::{Pruned, RunId, Timestamp};
+use outlast_core::refusal::not_deletable;
+use outlast_core::{Pruned, RunId, Timestamp, WorldError};
 
 use crate::state::State;
 
@@ -18,12 +19,25 @@ impl State {
         Pruned { runs: deleted.count() as u64, next }
     }
 
-    /// Deletes a run if it ended before the given time. Returns whether it was deleted.
+    /// Deletes a run that has ended.
+    pub(crate) fn delete(&mut self, id: RunId) -> Result<(), WorldError> {
+        let run = self.get(id)?;
+        let (status, marks) = (run.status, run.marks);
+        if self.delete_if_ended_before(id, Timestamp::NEVER) {
+            Ok(())
+        } else {
+            Err(not_deletable(id, status, marks))
+        }
+    }
+
+    /// Deletes a run if it ended before the given time and is not in quarantine. Returns whether it was deleted.
     fn delete_if_ended_before(&mut self, id: RunId, before: Timestamp) -> bool {
         let has_ended = self.runs.get(&id).filter(|run| run.ended_at.is_some_and(|at| at < before));
         // The queued outbox entries of a run need its row.
-        let has_ended = has_ended.filter(|_| !self.outboxes.has_entries_of(id));
-        let Some(run) = has_ended else { return false };
+        let has_entries = self.outboxes.has_entries_of(id);
+        let Some(run) = has_ended.filter(|run| !run.marks.is_quarantined() && !has_entries) else {
+            return false;
+        };
         if let Some(count) = self.counts.get_mut(&run.status) {
             *count -= 1;
         }

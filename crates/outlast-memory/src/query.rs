@@ -2,14 +2,37 @@
 
 use std::ops::Bound;
 
-use outlast_core::limits::{HISTORY_TURNS_READ_MAX, PAGE_RUNS_MAX};
-use outlast_core::{Ended, ListOrder, Outcome, Page, RunId, RunQuery, RunView, TurnRecord, WorldError};
+use outlast_core::limits::{FLAG_COUNT_MAX, HISTORY_TURNS_READ_MAX, PAGE_RUNS_MAX};
+use outlast_core::{
+    Ended, FailureQuery, FlagCounts, FlagFilter, ListOrder, MarkCounts, Outcome, Page, RunId, RunQuery,
+    RunView, TurnRecord, WorldError, count_marks,
+};
 
 use crate::state::State;
 
 impl State {
     pub(crate) fn view(&self, run: RunId) -> Result<RunView, WorldError> {
         Ok(self.get(run)?.view(run))
+    }
+
+    pub(crate) fn mark_counts(&self) -> MarkCounts {
+        count_marks(self.runs.values().map(|run| (run.marks, 1)))
+    }
+
+    pub(crate) fn flag_counts(&self) -> FlagCounts {
+        let count = |flag| {
+            let views = self.order.iter().filter_map(|run| self.view(*run).ok());
+            views.filter(|run| run.has_flag(flag)).take(FLAG_COUNT_MAX).count() as u64
+        };
+        FlagCounts::new(count(FlagFilter::Retrying), count(FlagFilter::Cancelling))
+    }
+
+    pub(crate) fn failures(&self, query: &FailureQuery) -> Vec<RunView> {
+        let views = self.order.iter().filter_map(|run| self.view(*run).ok());
+        let mut failed: Vec<RunView> = views.filter(|run| query.wants(run)).collect();
+        failed.sort_by_key(|run| std::cmp::Reverse((run.ended_at, run.id)));
+        failed.truncate(query.limit.min(PAGE_RUNS_MAX));
+        failed
     }
 
     pub(crate) fn page(&self, query: &RunQuery) -> Page {
@@ -40,13 +63,13 @@ impl State {
 
     pub(crate) fn history(&self, run: RunId, from: u64, limit: usize) -> Result<Vec<TurnRecord>, WorldError> {
         let history = &self.get(run)?.history;
-        let begin = history.partition_point(|turn| turn.seq < from);
+        let begin = history.partition_point(|turn| turn.seq + turn.events.len() as u64 <= from);
         let limit = limit.min(HISTORY_TURNS_READ_MAX);
         Ok(history[begin..].iter().take(limit).cloned().collect())
     }
 
-    pub(crate) fn whole_history(&self, run: RunId) -> Result<Vec<TurnRecord>, WorldError> {
-        Ok(self.get(run)?.history.clone())
+    pub(crate) fn replayed_history(&self, run: RunId) -> Result<Vec<TurnRecord>, WorldError> {
+        Ok(self.get(run)?.replayed_history().to_vec())
     }
 
     /// How the run ended, if it has.

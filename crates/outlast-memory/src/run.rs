@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use outlast_core::limits::INBOX_READ_MAX;
-use outlast_core::state::Awaiting;
+use outlast_core::state::{Awaiting, PauseEffect, marks_after_send};
 use outlast_core::takeover::{crash_class, is_suspect};
 use outlast_core::{
-    Code, EndableWithoutCode, FailedBuilds, Headers, HeartbeatDetails, HolderColumns, Message, MessageBody,
-    MessageId, OpNumber, Parent, Position, RunId, RunView, Sent, SessionId, Start, StartKey, Status, Tags,
-    Timestamp, Turn, TurnId, TurnRecord, Wait,
+    Code, EndableWithoutCode, FailedBuilds, Headers, HeartbeatDetails, HolderColumns, Marks, Message,
+    MessageBody, MessageId, OpNumber, Parent, Position, RunId, RunView, Sent, SessionId, Start, StartKey,
+    Status, Tags, Timestamp, Turn, TurnId, TurnRecord, Wait,
 };
 
 use crate::ready_queues::{ReadyEntry, ReadyGroup};
+use crate::streams::RunStreams;
 
 #[derive(Debug)]
 pub(crate) struct Run {
@@ -27,6 +28,7 @@ pub(crate) struct Run {
     /// The columns that only its holder changes. The reason why it was stuck remains while it is claimed.
     pub(crate) columns: Arc<HolderColumns>,
     pub(crate) is_cancel_requested: bool,
+    pub(crate) marks: Marks,
     pub(crate) status: Status,
     pub(crate) owner: Option<SessionId>,
     /// The session whose worker may still have the run in memory.
@@ -49,6 +51,8 @@ pub(crate) struct Run {
     endable: EndableWithoutCode,
     /// The heartbeat details of its attempts, by operation.
     pub(crate) details: BTreeMap<OpNumber, HeartbeatDetails>,
+    /// Its streams and published state; `None` if it has none.
+    pub(crate) streams: Option<Box<RunStreams>>,
     /// Its entry in the ready queues, if it is or will be ready.
     pub(crate) ready_entry: Option<ReadyEntry>,
 }
@@ -67,6 +71,7 @@ impl Run {
             tags: start.tags,
             columns: Arc::new(columns),
             is_cancel_requested: false,
+            marks: Marks::NONE,
             status: Status::Pending,
             owner: None,
             preferred: None,
@@ -84,6 +89,7 @@ impl Run {
             consumed: 0,
             endable: EndableWithoutCode::default(),
             details: BTreeMap::new(),
+            streams: None,
             ready_entry: None,
         }
     }
@@ -96,6 +102,12 @@ impl Run {
     /// Whether it has messages that it has not consumed.
     pub(crate) fn has_unread(&self) -> bool {
         self.sent() > self.consumed
+    }
+
+    /// The part of its history that a replay needs.
+    pub(crate) fn replayed_history(&self) -> &[TurnRecord] {
+        let first = self.history.partition_point(|turn| turn.seq < self.columns.replay_from);
+        &self.history[first..]
     }
 
     /// The messages after a position, at most [`INBOX_READ_MAX`].
@@ -126,6 +138,7 @@ impl Run {
         let sent = Sent { position, cancel_was_requested: self.is_cancel_requested };
         self.endable = self.endable.after(&body, position);
         self.is_cancel_requested |= matches!(body, MessageBody::Cancel { .. });
+        self.marks = marks_after_send(self.marks, &body, self.is_cancel_requested);
         self.answers.insert(id, sent);
         self.inbox.push(Message { id, position, at, body, headers });
         sent
@@ -147,15 +160,22 @@ impl Run {
         }
     }
 
-    /// The state that decides when it is ready after a message.
-    pub(crate) fn awaiting(&self) -> Awaiting {
+    /// The state that decides when it is ready after a message, before which it had these marks.
+    pub(crate) fn awaiting(&self, marks_before: Marks) -> Awaiting {
+        let begins_at = self.wake_at.filter(|_| self.status == Status::Pending);
         Awaiting {
             status: self.status,
             is_held: self.owner.is_some(),
-            starts_later: self.status == Status::Pending && self.wake_at.is_some(),
+            starts_later: begins_at.is_some(),
             can_end: self.can_end(),
-            ready_at: self.ready_entry.as_ref().map(|entry| entry.at),
+            ready_at: self.ready_at(),
+            pause: PauseEffect::of(marks_before, self.marks, self.columns.deadline, begins_at),
         }
+    }
+
+    /// When it is ready, if no session holds it.
+    pub(crate) fn ready_at(&self) -> Option<Timestamp> {
+        self.ready_entry.as_ref().map(|entry| entry.at)
     }
 
     /// The entry of the run in the ready queues if it is ready at `at`.
@@ -196,9 +216,10 @@ impl Run {
         view.consumed = self.consumed;
         view.is_cancel_requested = self.is_cancel_requested;
         view.format = self.format;
-        view.retry_at = self.awaiting().ready_at.filter(|_| self.status == Status::Stuck);
+        view.retry_at = self.ready_at().filter(|_| self.status == Status::Stuck);
         view.parent = self.parent;
         view.tags = self.tags.clone();
+        view.marks = self.marks;
         view
     }
 }

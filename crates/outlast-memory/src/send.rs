@@ -42,7 +42,9 @@ impl State {
         }
         let unread = run.sent() - run.consumed;
         let kept = run.columns.kept + self.hook_limit_reduction;
-        check_send(id, Receiver { status: run.status, unread, kept, waits: &run.waits }, &message.body)?;
+        let (status, waits, is_cancel_requested) = (run.status, &*run.waits, run.is_cancel_requested);
+        check_send(id, Receiver { status, unread, kept, waits, is_cancel_requested }, &message.body)?;
+        let marks_before = run.marks;
         run.format = run.format.max(message.body.format());
         let sent = run.accept(message.id, message.body, message.headers, now);
         run.updated_at = now;
@@ -53,7 +55,7 @@ impl State {
             }
             return Ok(sent);
         }
-        let at = ready_after_send(&run.awaiting(), now);
+        let at = ready_after_send(&run.awaiting(marks_before), now);
         self.set_ready_at(id, at, now, notifications);
         Ok(sent)
     }

@@ -161,7 +161,7 @@ impl State {
         notifications: &mut Notifications,
     ) -> Result<(), WorldError> {
         let run = self.get(id)?;
-        let at = resumed(id, run.status, run.ready_entry.as_ref().map(|entry| entry.at), now)?;
+        let at = resumed(id, run.status, run.marks, run.ready_at(), now)?;
         if let Some(run) = self.runs.get_mut(&id) {
             Arc::make_mut(&mut run.columns).failed_builds = FailedBuilds::default();
         }
@@ -189,7 +189,7 @@ impl State {
         run.wake_at = None;
         run.waits = Vec::new();
         run.columns = Arc::new(released.columns);
-        let at = released.ready.choose(run.has_unread(), run.can_end()).moment(now);
+        let at = released.ready.choose(run.has_unread(), run.can_end(), run.marks).moment(now);
         self.set_status(id, released.status);
         self.set_ready_at(id, at, now, notifications);
     }

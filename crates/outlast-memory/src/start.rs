@@ -1,7 +1,7 @@
 //! Starts: at most one run per id and per key.
 
 use outlast_core::refusal::{check_start, key_taken};
-use outlast_core::{Start, Started, Status, Timestamp, TurnRecord, WorldError};
+use outlast_core::{KeyPolicy, Start, Started, Status, Timestamp, TurnRecord, WorldError};
 
 use crate::run::Run;
 use crate::state::{Notifications, State};
@@ -38,6 +38,9 @@ impl State {
         let Some(&run) = self.keys.get(&key.text) else { return Ok(None) };
         let existing = self.get(run)?;
         if key.window.is_some_and(|window| existing.created_at.plus(window) <= now) {
+            return Ok(None);
+        }
+        if key.policy == KeyPolicy::WhileRunning && existing.status.is_final() {
             return Ok(None);
         }
         let is_same_start = existing.code.workflow == start.workflow

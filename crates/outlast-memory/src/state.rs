@@ -1,9 +1,12 @@
 //! The state behind the lock: runs, keys, sessions, and the queues of ready runs.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 
 use outlast_core::refusal::no_run;
-use outlast_core::{Counts, Ended, RunId, RunMap, SessionId, Status, Timestamp, WorldError};
+use outlast_core::{
+    Counts, Ended, Marks, QuarantineChange, RunId, RunMap, SessionId, Status, Timestamp, WorldError,
+};
 
 use crate::deadlines::Deadlines;
 use crate::outbox::Outboxes;
@@ -38,6 +41,8 @@ pub(crate) struct Notifications {
     pub(crate) wakes_workers: bool,
     /// Runs that have ended.
     pub(crate) ended: Vec<Ended>,
+    /// Runs whose streams or state have changed.
+    pub(crate) written: Vec<RunId>,
 }
 
 impl State {
@@ -81,6 +86,23 @@ impl State {
         // Waiting workers know when the next run of each group is due, so only an earlier one must wake them.
         notifications.wakes_workers |= self.ready.insert(&entry, id, now);
         run.ready_entry = Some(entry);
+    }
+
+    /// Puts a run into quarantine or releases it, and returns the marks that it had before.
+    pub(crate) fn delete_turns(&mut self, id: RunId, range: &Range<u64>, kept: &[u64]) {
+        if let Some(run) = self.runs.get_mut(&id) {
+            run.history.retain(|turn| !range.contains(&turn.seq) || kept.contains(&turn.seq));
+        }
+    }
+
+    pub(crate) fn quarantine(&mut self, id: RunId, change: QuarantineChange) -> Result<Marks, WorldError> {
+        let run = self.runs.get_mut(&id).ok_or_else(|| no_run(id))?;
+        let before = run.marks;
+        run.marks = match change {
+            QuarantineChange::Begin => before.with(Marks::QUARANTINED),
+            QuarantineChange::End => before.without(Marks::QUARANTINED),
+        };
+        Ok(before)
     }
 
     /// Removes the run from the session that holds it, if any.

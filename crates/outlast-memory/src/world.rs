@@ -1,18 +1,21 @@
 //! [`MemoryWorld`]: one lock around the state, a change signal for workers, and the callers that wait for ends.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 #[cfg(feature = "test-support")]
 use outlast_core::limits::HOOK_BUFFER_MAX;
-use outlast_core::refusal::{check_histories, check_starts};
+use outlast_core::refusal::{check_histories, check_runs_by_id, check_starts};
+use outlast_core::stream::check_writes;
 use outlast_core::time::event_or_time;
 use outlast_core::world::Answers;
 use outlast_core::{
     Beat, Busy, ChangeSignal, ClaimRequest, Clock, Committed, Counts, Delivered, Description, Effects, Ended,
-    HeartbeatDetails, HeldRun, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView,
-    Sent, SessionId, Start, Started, Timestamp, Turn, TurnRecord, Waiters, Work, WorkerView, World,
-    WorldError, complete_counts,
+    FailureQuery, FlagCounts, HeartbeatDetails, HeldRun, Join, MarkCounts, Marks, Message, NewMessage, Page,
+    Pruned, QuarantineChange, Report, RunId, RunQuery, RunView, RunWatch, RunWatchers, Sent, SessionId,
+    Start, Started, StateView, StreamPage, StreamView, StreamWrite, StreamWritten, Timestamp, Turn,
+    TurnRecord, Waiters, Work, WorkerView, World, WorldError, complete_counts,
 };
 use parking_lot::Mutex;
 
@@ -25,6 +28,7 @@ pub struct MemoryWorld {
     state: Mutex<State>,
     change_signal: ChangeSignal,
     waiters: Arc<Waiters>,
+    watchers: Arc<RunWatchers>,
 }
 
 impl MemoryWorld {
@@ -32,6 +36,7 @@ impl MemoryWorld {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             change_signal: ChangeSignal::new(clock.clone()),
+            watchers: Arc::new(RunWatchers::new(clock.clone())),
             clock,
             state: Mutex::default(),
             waiters: Arc::default(),
@@ -74,6 +79,8 @@ impl MemoryWorld {
             // Read the clock under the lock, so that a later change does not get an earlier time.
             change(&mut state, self.clock.now(), &mut notifications)
         };
+        let changed = notifications.ended.iter().map(|ended| ended.run).chain(notifications.written);
+        changed.for_each(|run| self.watchers.notify(run));
         for ended in notifications.ended {
             self.waiters.tell(ended.run, || Some(ended));
         }
@@ -97,12 +104,30 @@ impl World for MemoryWorld {
         self.state.lock().view(run)
     }
 
+    async fn runs_by_id(&self, runs: &[RunId]) -> Result<Vec<RunView>, WorldError> {
+        check_runs_by_id(runs.len())?;
+        let state = self.state.lock();
+        Ok(runs.iter().filter_map(|run| state.view(*run).ok()).collect())
+    }
+
     async fn runs(&self, query: RunQuery) -> Result<Page, WorldError> {
         Ok(self.state.lock().page(&query))
     }
 
     async fn counts(&self) -> Result<Counts, WorldError> {
         Ok(complete_counts(self.state.lock().counts.clone()))
+    }
+
+    async fn mark_counts(&self) -> Result<MarkCounts, WorldError> {
+        Ok(self.state.lock().mark_counts())
+    }
+
+    async fn flag_counts(&self) -> Result<FlagCounts, WorldError> {
+        Ok(self.state.lock().flag_counts())
+    }
+
+    async fn failures(&self, query: FailureQuery) -> Result<Vec<RunView>, WorldError> {
+        Ok(self.state.lock().failures(&query))
     }
 
     async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError> {
@@ -121,10 +146,14 @@ impl World for MemoryWorld {
         self.state.lock().history(run, from, limit)
     }
 
+    async fn event_count(&self, run: RunId) -> Result<u64, WorldError> {
+        Ok(self.state.lock().get(run)?.seq)
+    }
+
     async fn histories(&self, runs: &[RunId]) -> Answers<Vec<TurnRecord>> {
         check_histories(runs.len())?;
         let state = self.state.lock();
-        Ok(runs.iter().map(|run| state.whole_history(*run)).collect())
+        Ok(runs.iter().map(|run| state.replayed_history(*run)).collect())
     }
 
     async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent> {
@@ -183,6 +212,37 @@ impl World for MemoryWorld {
         self.change(|state, now, notifications| state.resume(run, now, notifications))
     }
 
+    async fn write_chunks(&self, session: SessionId, writes: Vec<StreamWrite>) -> Answers<StreamWritten> {
+        check_writes(&writes)?;
+        self.change(|state, now, notifications| {
+            state.check_session(session)?;
+            let write = |write: &StreamWrite| state.write_chunks(session, write, now, notifications);
+            Ok(writes.iter().map(write).collect())
+        })
+    }
+
+    async fn chunks(
+        &self,
+        run: RunId,
+        stream: &str,
+        from: i64,
+        limit: usize,
+    ) -> Result<StreamPage, WorldError> {
+        self.state.lock().chunks(run, stream, from, limit)
+    }
+
+    async fn streams(&self, run: RunId) -> Result<Vec<StreamView>, WorldError> {
+        self.state.lock().streams(run)
+    }
+
+    async fn published(&self, run: RunId) -> Result<StateView, WorldError> {
+        self.state.lock().published(run)
+    }
+
+    fn watch(&self, run: RunId) -> RunWatch {
+        self.watchers.watch(run)
+    }
+
     async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
         match event_or_time(self.change_signal.changed_since(epoch), self.clock.sleep_until(until)).await {
             Ok(busy) | Err(busy) => busy,
@@ -203,6 +263,19 @@ impl World for MemoryWorld {
         limit: usize,
     ) -> Result<Pruned, WorldError> {
         Ok(self.state.lock().prune(before, after, limit))
+    }
+
+    async fn delete_turns(&self, run: RunId, range: Range<u64>, kept: &[u64]) -> Result<(), WorldError> {
+        self.state.lock().delete_turns(run, &range, kept);
+        Ok(())
+    }
+
+    async fn quarantine(&self, run: RunId, change: QuarantineChange) -> Result<Marks, WorldError> {
+        self.state.lock().quarantine(run, change)
+    }
+
+    async fn delete(&self, run: RunId) -> Result<(), WorldError> {
+        self.state.lock().delete(run)
     }
 
     fn clock(&self) -> Arc<dyn Clock> {

@@ -5,5 +5,5 @@ SELECT runs.id, runs.workflow, runs.version, runs.key, runs.status, runs.owner, 
     runs.parent_awaits, runs.root,
     ARRAY(SELECT t.name FROM {schema}.tags t WHERE t.run = runs.id ORDER BY t.name),
     ARRAY(SELECT t.value FROM {schema}.tags t WHERE t.run = runs.id ORDER BY t.name), runs.queue, runs.priority,
-    runs.cancel_requested, runs.format, CASE WHEN runs.status = 'stuck' THEN runs.ready_at END, {runs.columns}
+    runs.cancel_requested, runs.format, CASE WHEN runs.status = 'stuck' THEN runs.ready_at END, runs.marks, {runs.columns}
 FROM {source} WHERE {filters} ORDER BY {sort} LIMIT $1

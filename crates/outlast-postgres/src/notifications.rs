@@ -19,6 +19,7 @@ pub(crate) mod subscribers;
 pub(crate) mod listener;
 pub(crate) mod notifier;
 pub(crate) mod polling;
+mod received;
 
 pub(crate) mod claim_hints;
 pub(crate) mod recently_started;

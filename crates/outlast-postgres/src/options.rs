@@ -15,7 +15,7 @@ pub struct PostgresOptions {
     pub clock: Option<Arc<dyn Clock>>,
     /// The schema that contains all tables and functions.
     pub schema: String,
-    /// The size of the pool. The world makes a few connections in addition: one that listens, one for beats, two
+    /// The size of the pool. The world makes a few connections in addition: one that listens, one for beats, one for chunks, two
     /// for turns that wait for locks, and two for the commits of each worker on a multi-thread runtime.
     pub pool: usize,
     /// Whether a missing or outdated schema is migrated.

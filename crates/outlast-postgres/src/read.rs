@@ -4,3 +4,4 @@ pub(crate) mod history;
 pub(crate) mod views;
 
 pub(crate) mod page;
+pub(crate) mod streams;

@@ -1,19 +1,22 @@
 //! [`PostgresWorld`]: the contract, method by method.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use deadpool_postgres::Pool;
-use outlast_core::refusal::{check_batch, check_join, check_starts, no_run};
+use outlast_core::refusal::{check_batch, check_join, check_runs_by_id, check_starts, no_run};
+use outlast_core::stream::check_writes;
 use outlast_core::time::event_or_time;
 use outlast_core::turn::HeldRun;
 use outlast_core::world::Answers;
 use outlast_core::{
-    Beat, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, HeartbeatDetails, Join, Message,
-    NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId, Start, Started, Timestamp,
-    Turn, TurnRecord, Work, WorkerView, World, WorldError,
+    Beat, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, FailureQuery, FlagCounts,
+    HeartbeatDetails, Join, MarkCounts, Marks, Message, NewMessage, Page, Pruned, QuarantineChange, Report,
+    RunId, RunQuery, RunView, RunWatch, Sent, SessionId, Start, Started, StateView, StreamPage, StreamView,
+    StreamWrite, StreamWritten, Timestamp, Turn, TurnRecord, Work, WorkerView, World, WorldError,
 };
 
 use crate::batcher::Batchers;
@@ -30,12 +33,12 @@ use crate::notifications::listener::Listener;
 use crate::notifications::polling::poll;
 use crate::notifications::subscribers::Subscribers;
 use crate::options::PostgresOptions;
-use crate::read::{history, page, views};
+use crate::read::{history, page, streams, views};
 use crate::schema::migrate::ensure_schema;
 use crate::schema::statements::Statements;
 use crate::write::blocked_turns::{BLOCKED_CONNECTIONS, BlockedTurns};
 use crate::write::commit::CommitCall;
-use crate::write::{claim, prune, session};
+use crate::write::{self, claim, prune, session};
 
 /// A world in a schema of a Postgres database.
 ///
@@ -48,6 +51,8 @@ pub struct PostgresWorld {
     session_connections: SessionConnections,
     /// A connection for beats only, so that a busy pool never costs a session.
     beat_database: Database,
+    /// A connection for chunks only, so that they do not delay commits.
+    stream_database: Database,
     /// Turns that wait for a row that another transaction has locked, with connections of their own.
     blocked_turns: BlockedTurns,
     listener: Option<Listener>,
@@ -132,6 +137,7 @@ impl PostgresWorld {
         let database = Database { pool, owner, sql, place, handle, timeout };
         ensure_schema(&database, &options.schema, options.migrate).await?;
         let beat_database = with_own_connections(connector.as_ref(), &database, 1)?;
+        let stream_database = with_own_connections(connector.as_ref(), &database, 1)?;
         let blocked_database = with_own_connections(connector.as_ref(), &database, BLOCKED_CONNECTIONS)?;
         let blocked_turns = BlockedTurns::new(blocked_database, database.clone());
         let time = time_source(options.clock, &database).await?;
@@ -159,6 +165,7 @@ impl PostgresWorld {
             database,
             session_connections,
             beat_database,
+            stream_database,
             blocked_turns,
             listener,
             pool_notifier_task,
@@ -243,8 +250,12 @@ impl Drop for PostgresWorld {
         });
         let (database, origin) = (self.database.clone(), self.origin);
         let notifier = self.subscribers.notifier.clone();
-        let databases =
-            [self.database.clone(), self.beat_database.clone(), self.blocked_turns.database.clone()];
+        let databases = [
+            self.database.clone(),
+            self.beat_database.clone(),
+            self.stream_database.clone(),
+            self.blocked_turns.database.clone(),
+        ];
         let databases_here = databases.clone();
         let close = self.io_runtime.handle().spawn(async move {
             if let Some(task) = closing_task {
@@ -281,6 +292,12 @@ impl World for PostgresWorld {
         self.batchers.views.call_one(run).await
     }
 
+    async fn runs_by_id(&self, runs: &[RunId]) -> Result<Vec<RunView>, WorldError> {
+        let _busy = self.clock.busy();
+        check_runs_by_id(runs.len())?;
+        views::runs_by_id(&self.database, runs).await
+    }
+
     async fn runs(&self, query: RunQuery) -> Result<Page, WorldError> {
         let _busy = self.clock.busy();
         page::page(&self.database, &query).await
@@ -289,6 +306,21 @@ impl World for PostgresWorld {
     async fn counts(&self) -> Result<Counts, WorldError> {
         let _busy = self.clock.busy();
         views::counts(&self.database).await
+    }
+
+    async fn mark_counts(&self) -> Result<MarkCounts, WorldError> {
+        let _busy = self.clock.busy();
+        views::mark_counts(&self.database).await
+    }
+
+    async fn flag_counts(&self) -> Result<FlagCounts, WorldError> {
+        let _busy = self.clock.busy();
+        views::flag_counts(&self.database).await
+    }
+
+    async fn failures(&self, query: FailureQuery) -> Result<Vec<RunView>, WorldError> {
+        let _busy = self.clock.busy();
+        views::failures(&self.database, &query).await
     }
 
     async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError> {
@@ -312,6 +344,11 @@ impl World for PostgresWorld {
         let _busy = self.clock.busy();
         history::consumed(&self.database, run).await?.ok_or_else(|| no_run(run))?;
         history::history(&self.database, run, from, limit).await
+    }
+
+    async fn event_count(&self, run: RunId) -> Result<u64, WorldError> {
+        let _busy = self.clock.busy();
+        history::event_count(&self.database, run).await?.ok_or_else(|| no_run(run))
     }
 
     async fn histories(&self, runs: &[RunId]) -> Answers<Vec<TurnRecord>> {
@@ -427,6 +464,47 @@ impl World for PostgresWorld {
         self.blocked_turns.blocker(run).await
     }
 
+    async fn write_chunks(&self, session: SessionId, writes: Vec<StreamWrite>) -> Answers<StreamWritten> {
+        let _busy = self.clock.busy();
+        check_writes(&writes)?;
+        let answers =
+            write::streams::write_chunks(&self.stream_database, &self.time, session, &writes).await?;
+        let mut written: Vec<RunId> = writes
+            .iter()
+            .zip(&answers)
+            .filter(|(_, answer)| answer.is_ok())
+            .map(|(write, _)| write.run)
+            .collect();
+        written.dedup();
+        self.subscribers.publish_written(&written);
+        Ok(answers)
+    }
+
+    async fn chunks(
+        &self,
+        run: RunId,
+        stream: &str,
+        from: i64,
+        limit: usize,
+    ) -> Result<StreamPage, WorldError> {
+        let _busy = self.clock.busy();
+        streams::chunks(&self.database, run, stream, from, limit).await
+    }
+
+    async fn streams(&self, run: RunId) -> Result<Vec<StreamView>, WorldError> {
+        let _busy = self.clock.busy();
+        streams::streams(&self.database, run).await
+    }
+
+    async fn published(&self, run: RunId) -> Result<StateView, WorldError> {
+        let _busy = self.clock.busy();
+        streams::published(&self.database, run).await
+    }
+
+    fn watch(&self, run: RunId) -> RunWatch {
+        self.subscribers.watchers.watch(run)
+    }
+
     async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
         let changed = self.subscribers.change_signal.changed_since(epoch);
         match event_or_time(changed, self.clock.sleep_until(until)).await {
@@ -442,6 +520,21 @@ impl World for PostgresWorld {
     ) -> Result<Pruned, WorldError> {
         let _busy = self.clock.busy();
         prune::prune(&self.database, before, after, limit).await
+    }
+
+    async fn delete_turns(&self, run: RunId, range: Range<u64>, kept: &[u64]) -> Result<(), WorldError> {
+        let _busy = self.clock.busy();
+        prune::delete_turns(&self.database, run, range, kept).await
+    }
+
+    async fn quarantine(&self, run: RunId, change: QuarantineChange) -> Result<Marks, WorldError> {
+        let _busy = self.clock.busy();
+        prune::quarantine(&self.database, run, change).await
+    }
+
+    async fn delete(&self, run: RunId) -> Result<(), WorldError> {
+        let _busy = self.clock.busy();
+        prune::delete(&self.database, run).await
     }
 
     fn clock(&self) -> Arc<dyn Clock> {

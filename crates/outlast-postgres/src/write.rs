@@ -12,5 +12,6 @@ pub(crate) mod blocked_turns;
 pub(crate) mod commit;
 pub(crate) mod outbox;
 pub(crate) mod rejected_turns;
+pub(crate) mod streams;
 
 pub(crate) mod prune;

@@ -119,7 +119,9 @@ async fn only_a_turn_that_sends_to_a_locked_run_waits_for_it() {
 async fn only_a_start_whose_key_another_transaction_inserts_waits_for_it() {
     let test_schema = TestSchema::new(TestClock::new());
     let (world, claimed) = world_holding_runs(&test_schema, 2).await;
-    let key = |text: &str| Some(StartKey { text: text.into(), digest: 1, window: None });
+    let key = |text: &str| {
+        Some(StartKey { text: text.into(), digest: 1, window: None, policy: Default::default() })
+    };
     let mut other = test_schema.connect().await;
     let open = other.transaction().await.unwrap();
     start_within(&open, &*world, Start { key: key("k"), ..new_start(run(90)) }).await.unwrap();
@@ -252,7 +254,7 @@ async fn a_statement_of_a_worker_is_not_named_as_a_blocker() {
     let (world, _) = world_holding_runs(&test_schema, 1).await;
     let (worker, other) = (test_schema.connect().await, test_schema.connect().await);
     let sql =
-        format!(r#"SELECT "{}".lock_runs_v2(ARRAY['{}'], false), pg_sleep(3)"#, test_schema.schema, run(1));
+        format!(r#"SELECT "{}".lock_runs_v3(ARRAY['{}'], false), pg_sleep(3)"#, test_schema.schema, run(1));
     let locking = tokio::spawn(async move { worker.batch_execute(&sql).await });
     let free = format!("SELECT 1 FROM {}.runs FOR UPDATE SKIP LOCKED", test_schema.schema);
     wait_until("the row is locked", async || other.query(&free, &[]).await.unwrap().is_empty()).await;
@@ -356,7 +358,7 @@ async fn a_transaction_of_a_user_locks_only_its_runs_and_keys() {
     let sql =
         format!("SELECT {schema}.start_run('w', '1', key => 'k'), {schema}.send_to('{}', 'h', '1')", run(1));
     open.query(&sql, &[]).await.unwrap();
-    let key = Some(StartKey { text: "k2".into(), digest: 1, window: None });
+    let key = Some(StartKey { text: "k2".into(), digest: 1, window: None, policy: Default::default() });
     start_within(&open, &world, Start { key, ..new_start(run(2)) }).await.unwrap();
     let sql = "SELECT DISTINCT c.relname::text FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
         WHERE l.pid = pg_backend_pid() AND l.mode = 'RowExclusiveLock' AND c.relkind = 'r' ORDER BY 1";
@@ -404,7 +406,7 @@ async fn new_runs_get_the_rules_that_every_joined_worker_knows() {
         format: 1,
     };
     world.join(old).await.unwrap();
-    let key = Some(StartKey { text: "k".into(), digest: 1, window: None });
+    let key = Some(StartKey { text: "k".into(), digest: 1, window: None, policy: Default::default() });
     world.start(vec![new_start(run(2)), Start { key, ..new_start(run(3)) }]).await.unwrap();
     start(&world, run(4)).await;
     for number in 2..=4 {

@@ -146,7 +146,7 @@ async fn a_run_whose_notification_is_lost_is_found_within_seconds() {
     let new_run = format!(
         r#"{{"run":"{lost}","turn":"{turn}","born":0,"rules":1,"workflow":"w","version":1,"format":1,"queue":"default","priority":0}}"#
     );
-    let start_without_notification = format!("SELECT {schema}.start_one_v2(NULL, '{new_run}', '{events}')");
+    let start_without_notification = format!("SELECT {schema}.start_one_v3(NULL, '{new_run}', '{events}')");
     test_schema.connect().await.batch_execute(&start_without_notification).await.unwrap();
     let started_at = Instant::now();
     start(&client, RunId::from_bits(78)).await;

@@ -17,7 +17,7 @@ const SESSION: SessionId = SessionId::from_bits(1);
 #[track_caller]
 fn assert_dropped<T: std::fmt::Debug>(what: &str, answer: Result<T, WorldError>) {
     let error = answer.unwrap_err();
-    let WorldError::Corrupt(text) = &error else { panic!("{what}: {error:?}") };
+    let WorldError::Gone(text) = &error else { panic!("{what}: {error:?}") };
     assert!(text.contains("were dropped while the world was open"), "{what}: {text}");
     assert!(text.contains("restore a backup"), "{what}: {text}");
     assert!(!error.is_transient(), "{what}: it is not retried");
@@ -77,5 +77,5 @@ async fn a_missing_table_of_a_trigger_does_not_count_as_a_dropped_schema() {
     test_schema.connect().await.batch_execute(&trigger).await.unwrap();
     let error =
         world.start(vec![new_start(RUN)]).await.and_then(|mut answers| answers.remove(0)).unwrap_err();
-    assert!(!matches!(error, WorldError::Corrupt(_)), "{error:?}");
+    assert!(!matches!(error, WorldError::Gone(_)), "{error:?}");
 }

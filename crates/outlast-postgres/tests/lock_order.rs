@@ -92,7 +92,7 @@ async fn a_timer_does_not_overtake_a_message_of_an_open_transaction() {
     let hook = MessageBody::Hook { name: "answer".into(), payload: Payload::null() };
     send_within(&sending, &*world, message(run(1), hook)).await.unwrap();
     // The timer is due after the message was sent, and the turn only adds to the history.
-    let row = sending.query_one(&format!("SELECT {}.clock_v2()", test_schema.schema), &[]).await.unwrap();
+    let row = sending.query_one(&format!("SELECT {}.clock_v3()", test_schema.schema), &[]).await.unwrap();
     let fired_until = Some(outlast_core::Timestamp::from_micros(row.get(0)));
     let turn = Turn { fired_until, ..one_event_turn(run(1), claimed.turn, claimed.seq, 100, Then::Hold) };
     let committing = {
@@ -113,7 +113,7 @@ async fn a_timer_does_not_overtake_a_message_of_an_open_transaction() {
 }
 
 fn keyed_start(number: u128, key: &str) -> Start {
-    let key = Some(StartKey { text: key.into(), digest: 1, window: None });
+    let key = Some(StartKey { text: key.into(), digest: 1, window: None, policy: Default::default() });
     Start { key, ..new_start(run(number)) }
 }
 
@@ -230,7 +230,7 @@ async fn turns_of_different_kinds_do_not_wait_for_each_others_counts() {
     let world = open_without_deadlock_detection(&test_schema).await;
     // All connections use the same slot of the counts, as two of many may.
     let server = test_schema.connect().await;
-    let name = format!("{}.count_v2(text[], bigint[])", test_schema.schema);
+    let name = format!("{}.count_v3(text[], bigint[])", test_schema.schema);
     let count =
         server.query_one("SELECT pg_get_functiondef($1::text::regprocedure)", &[&name]).await.unwrap();
     let count = count.get::<_, String>(0).replace("pg_backend_pid() % 64", "0");
@@ -282,7 +282,12 @@ async fn a_deadlock_over_a_key_whose_window_has_ended_is_resolved_and_nothing_is
     let blocking = blocker.transaction().await.unwrap();
     start_within(&blocking, &*world, keyed_start(90, "b")).await.unwrap();
     let mut last = keyed_start(12, "c");
-    last.key = Some(StartKey { text: "c".into(), digest: 1, window: Some(Duration::ZERO) });
+    last.key = Some(StartKey {
+        text: "c".into(),
+        digest: 1,
+        window: Some(Duration::ZERO),
+        policy: Default::default(),
+    });
     let starts = vec![keyed_start(10, "a"), keyed_start(11, "b"), last];
     let starting = {
         let world = world.clone();

@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{
@@ -174,4 +175,49 @@ async fn a_world_that_is_closed_while_its_listener_connection_is_lost_sends_its_
     worker.changed(epoch, Timestamp::NEVER).await;
     assert!(started_at.elapsed() < TIME_LIMIT, "{:?}", started_at.elapsed());
     assert_eq!(claim(&worker, SESSION).await.len(), 1);
+}
+
+/// More notifications than the listener keeps while it is busy.
+const TOO_MANY: i32 = 3_000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_that_receives_more_notifications_than_it_keeps_looks_for_all_work() {
+    let test_schema = TestSchema::new(TestClock::new());
+    let (schema, admin) = (&test_schema.schema, test_schema.connect().await);
+    let url = format!("{}&application_name={schema}", test_schema.url());
+    let worker = Arc::new(PostgresWorld::open(&url, PostgresOptions::new()).await.unwrap());
+    let channel_of = "SELECT substring(query from '(outlast_[0-9a-f]{16})') FROM pg_stat_activity \
+                      WHERE application_name = $1 AND query ~ 'LISTEN outlast_'";
+    let mut channel = None;
+    wait_until("it listens", async || {
+        let row = admin.query_opt(channel_of, &[schema]).await.unwrap();
+        channel = row.map(|row| row.get::<_, String>(0));
+        channel.is_some()
+    })
+    .await;
+    join(&worker, SESSION, NO_EXPIRY).await;
+    start(&worker, RunId::from_bits(1)).await;
+    assert_eq!(claim(&worker, SESSION).await.len(), 1);
+    let waiting = worker.clone();
+    tokio::spawn(async move { waiting.ended(RunId::from_bits(1), Timestamp::NEVER).await });
+    let epoch = worker.claim(SESSION, request()).await.unwrap().epoch;
+
+    // The listener is busy: it polls for the awaited end, and waits for a lock.
+    let locker = test_schema.connect().await;
+    locker.batch_execute(&format!("BEGIN; LOCK TABLE {schema}.turns")).await.unwrap();
+    let waits =
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock'";
+    wait_until("it waits", async || admin.query_one(waits, &[schema]).await.unwrap().get::<_, i64>(0) > 0)
+        .await;
+    // All of these are different: equal ones of one transaction would be merged.
+    let notify = "SELECT count(pg_notify($1, 'f - x' || n)) FROM generate_series(1, $2) AS n";
+    admin.query_one(notify, &[&channel, &TOO_MANY]).await.unwrap();
+    admin.execute("SELECT pg_notify($1, 'f w')", &[&channel]).await.unwrap();
+    // Its connection receives them meanwhile.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let (changed, started_at) = (worker.changed(epoch, Timestamp::NEVER), Instant::now());
+    locker.batch_execute("COMMIT").await.unwrap();
+    changed.await;
+    // Work is polled every twenty seconds.
+    assert!(started_at.elapsed() < Duration::from_secs(8), "{:?}", started_at.elapsed());
 }

@@ -9,10 +9,10 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use common::{NO_EXPIRY, TestSchema, claim, commit, join, new_start, one_event_turn, start};
+use common::{NO_EXPIRY, TestSchema, claim, commit, join, new_start, one_event_turn, request, start};
 use outlast_core::{
-    Headers, MessageBody, MessageId, NewMessage, RunId, RunQuery, SessionId, Start, Status, Tags, Then,
-    Timestamp, Turn, TurnId, World,
+    ClaimRequest, FailureQuery, FlagFilter, Headers, MessageBody, MessageId, NewMessage, RunId, RunQuery,
+    SessionId, Start, Status, Tags, Then, Timestamp, Turn, TurnId, World,
 };
 use outlast_postgres::PostgresWorld;
 use outlast_testkit::TestClock;
@@ -31,7 +31,12 @@ async fn call_everything(world: &PostgresWorld) {
     join(world, SESSION, NO_EXPIRY).await;
     let tagged: Tags = [("colour".to_owned(), "red".to_owned())].into();
     start(world, run(1)).await;
-    let key = Some(outlast_core::StartKey { text: "k".into(), digest: 1, window: None });
+    let key = Some(outlast_core::StartKey {
+        text: "k".into(),
+        digest: 1,
+        window: None,
+        policy: Default::default(),
+    });
     let later = Some(Timestamp::from_micros(i64::MAX / 2));
     let starts = vec![
         Start { key, tags: tagged.clone(), ..new_start(run(2)) },
@@ -85,10 +90,19 @@ async fn read_everything(world: &PostgresWorld, tagged: &Tags) {
         RunQuery { key: Some("k".into()), ..all.clone() },
         RunQuery { text: Some("w".into()), ..all.clone() },
         RunQuery { created_from: Some(Timestamp::from_micros(1)), ..all.clone() },
+        RunQuery { ended_before: Some(Timestamp::NEVER), ..all.clone() },
+        RunQuery { flag: Some(FlagFilter::Retrying), ..all.clone() },
+        RunQuery { flag: Some(FlagFilter::Cancelling), ..all.clone() },
     ];
     for query in queries {
         world.runs(query).await.unwrap();
     }
+    for fingerprint in [None, Some(1)] {
+        world.failures(FailureQuery { fingerprint, limit: 10, ..FailureQuery::default() }).await.unwrap();
+    }
+    world.flag_counts().await.unwrap();
+    world.runs_by_id(&[run(1), run(2)]).await.unwrap();
+    world.event_count(run(1)).await.unwrap();
     world.run(run(1)).await.unwrap();
     world.history(run(1), 0, 10).await.unwrap();
     world.inbox(run(1), 0).await.unwrap();
@@ -139,6 +153,30 @@ async fn a_message_is_found_by_its_id_whatever_the_size_of_the_inbox_at_planning
     assert!(by_run.is_empty(), "each send reads all messages of the run: {by_run:?}");
 }
 
+/// A claim returns the first turns of new runs. The cost of a join with all first turns depends on the size of the
+/// table when the plan is made, and the plan stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_turn_of_a_new_run_is_found_by_its_run_whatever_the_size_of_the_table_at_planning_time() {
+    let server = server_that_logs_plans().setting("autovacuum", "off").start().unwrap();
+    let test_schema = TestSchema::on(&server.url(), TestClock::new());
+    join(&test_schema.open_real_time().await, SESSION, NO_EXPIRY).await;
+    let mut next = 1;
+    for size in [1, 10, 100, 300, 1_000] {
+        // A new connection makes new plans.
+        let world = test_schema.open_real_time().await;
+        let starts = (next..next + size).map(|number| new_start(run(number))).collect();
+        assert!(world.start(starts).await.unwrap().iter().all(Result::is_ok));
+        let request = ClaimRequest { limit: 1_000, ..request() };
+        assert_eq!(world.claim(SESSION, request).await.unwrap().claimed.len() as u128, size);
+        next += size;
+    }
+    let log = log(&server);
+    assert!(log.contains("using turns_pkey on turns"), "first turns are looked up");
+    let of_all_runs: BTreeSet<&str> =
+        log.lines().filter(|line| line.contains("Index Cond: (seq = 0)")).map(str::trim).collect();
+    assert!(of_all_runs.is_empty(), "a claim reads the first turns of all runs: {of_all_runs:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_statement_scans_a_growing_table_sequentially() {
     let server = server_that_logs_plans().start().unwrap();
@@ -168,6 +206,10 @@ async fn no_statement_scans_a_growing_table_sequentially() {
         "runs_by_workflow",
         "runs_by_parent",
         "runs_by_root",
+        "runs_retrying",
+        "runs_cancelling",
+        "runs_failed",
+        "runs_by_fingerprint",
         "tags_pkey",
         "tags_by_value",
         "turns_pkey",

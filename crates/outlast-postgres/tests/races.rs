@@ -164,7 +164,9 @@ async fn a_key_names_one_run_however_many_starts_use_it() {
             let mut new = 0;
             for nth in 0..10 {
                 let window = Some(std::time::Duration::ZERO);
-                let key = |text: &str| Some(StartKey { text: text.into(), digest: 1, window });
+                let key = |text: &str| {
+                    Some(StartKey { text: text.into(), digest: 1, window, policy: Default::default() })
+                };
                 let number = starter * 100 + nth * 2;
                 // In two orders, so that the starts wait for each other.
                 let keys = if starter % 3 == 0 { ["a", "b"] } else { ["b", "a"] };

@@ -176,7 +176,7 @@ async fn no_call_waits_for_a_pruning_transaction() {
     // A transaction has deleted runs and is not committed yet. Its connection uses another slot of the counts.
     let mut pruner = connection_with_own_slot(&test_schema).await;
     let pruning = pruner.transaction().await.unwrap();
-    let prune = format!("SELECT runs FROM {}.prune_v2($1, '', 1000, 20000)", test_schema.schema);
+    let prune = format!("SELECT runs FROM {}.prune_v3($1, '', 1000, 20000)", test_schema.schema);
     let deleted: i64 = pruning.query_one(&prune, &[&large.at(2_000).as_micros()]).await.unwrap().get(0);
     assert_eq!(deleted, 1_000);
     // A call that had to wait would fail with a timeout.
@@ -208,7 +208,12 @@ async fn a_run_that_is_started_again_has_no_leftovers_of_the_deleted_one() {
     let world = test_schema.open().await;
     join(&world, SESSION, NO_EXPIRY).await;
     let keyed = |run: RunId| {
-        let key = outlast_core::StartKey { text: run.to_string(), digest: 1, window: None };
+        let key = outlast_core::StartKey {
+            text: run.to_string(),
+            digest: 1,
+            window: None,
+            policy: Default::default(),
+        };
         outlast_core::Start { key: Some(key), ..new_start(run) }
     };
     let runs = [1, 2, 3, 4].map(RunId::from_bits);
@@ -232,7 +237,7 @@ async fn a_run_that_is_started_again_has_no_leftovers_of_the_deleted_one() {
          DELETE FROM {schema}.runs; INSERT INTO {schema}.leftovers SELECT DISTINCT run FROM {schema}.turns"
     );
     client.batch_execute(&delete_runs).await.unwrap();
-    let sweep = |rows: u32| format!("SELECT {schema}.sweep_v2(ARRAY[{list}], {rows}, true)");
+    let sweep = |rows: u32| format!("SELECT {schema}.sweep_v3(ARRAY[{list}], {rows}, true)");
     assert!(!client.query_one(&sweep(40), &[]).await.unwrap().get::<_, bool>(0));
     let first = format!("SELECT count(*) FROM {schema}.turns WHERE seq = 0");
     assert_eq!(query_number(&client, first.clone()).await, 3, "first turns are deleted last");
@@ -246,7 +251,7 @@ async fn a_run_that_is_started_again_has_no_leftovers_of_the_deleted_one() {
     assert_eq!(query_number(&client, format!("SELECT count(*) FROM {schema}.turns")).await, 4);
     assert_eq!(query_number(&client, format!("SELECT count(*) FROM {schema}.inbox")).await, 0);
     // There are no leftovers to delete any more.
-    client.query_one(&format!("SELECT {schema}.sweep_leftovers_v2(100)"), &[]).await.unwrap();
+    client.query_one(&format!("SELECT {schema}.sweep_leftovers_v3(100)"), &[]).await.unwrap();
     assert_eq!(query_number(&client, format!("SELECT count(*) FROM {schema}.turns")).await, 4);
     assert_eq!(claim(&world, SESSION).await.len(), 4);
 }

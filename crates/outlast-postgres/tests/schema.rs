@@ -115,7 +115,7 @@ async fn a_newer_schema_without_the_functions_of_this_build_and_a_missing_one_wi
             .await
             .expect("the schema has the functions of this build"),
     );
-    let dropped = format!("DROP FUNCTION {}.clock_v2()", test_schema.schema);
+    let dropped = format!("DROP FUNCTION {}.clock_v3()", test_schema.schema);
     test_schema.connect().await.batch_execute(&dropped).await.unwrap();
     let error = PostgresWorld::open(&test_schema.url(), PostgresOptions::new()).await.unwrap_err();
     assert!(matches!(&error, WorldError::Conflict(why) if why.contains("newer build")), "{error}");

@@ -134,7 +134,7 @@ async fn no_turn_is_rejected_by_a_server_that_accepts_no_writes_or_lacks_a_table
     client.batch_execute(&rename("turns", "away")).await.unwrap();
     for _ in 0..25 {
         let answer = world.commit(SESSION, std::slice::from_ref(&turn)).await;
-        assert!(matches!(answer, Err(WorldError::Corrupt(_))), "{answer:?}");
+        assert!(matches!(answer, Err(WorldError::Gone(_))), "{answer:?}");
     }
     client.batch_execute(&rename("away", "turns")).await.unwrap();
     client.batch_execute("ALTER SYSTEM SET default_transaction_read_only = on").await.unwrap();

@@ -51,7 +51,7 @@ async fn a_session_takes_its_lock_again_after_its_listener_connection_was_lost()
     let server = test_schema.connect().await;
     let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted \
                  AND ((classid::bigint << 32) | objid::bigint) = ";
-    let key = format!("\"{}\".lock_key_v2('{FIRST}')", test_schema.schema);
+    let key = format!("\"{}\".lock_key_v3('{FIRST}')", test_schema.schema);
     let count = async || server.query_one(&format!("{locks}{key}"), &[]).await.unwrap().get::<_, i64>(0);
     assert_eq!(count().await, 1);
     let terminate = format!(
@@ -73,7 +73,7 @@ async fn a_lock_that_the_server_frees_late_is_taken_when_it_becomes_free() {
     // Another connection waits for the lock and gets it before the session does. It stands for the lost connection,
     // which may hold the lock for a while longer.
     let (server, late) = (test_schema.connect().await, test_schema.connect().await);
-    let key = format!("\"{}\".lock_key_v2('{FIRST}')", test_schema.schema);
+    let key = format!("\"{}\".lock_key_v3('{FIRST}')", test_schema.schema);
     let holders = format!(
         "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted \
          AND ((classid::bigint << 32) | objid::bigint) = {key}"

@@ -71,13 +71,13 @@ async fn limits_are_parameters_of_functions() {
         "UPDATE {schema}.runs SET owner = 'ses_1', status = 'running', crashes = 9 WHERE id = '{run}';
          INSERT INTO {schema}.sessions (id, host, pid, build, code, queues, time, rules, format, interface, joined_at, expires_at,
              beat_at, boot, has_lock) VALUES ('ses_1', 'h', 1, 'b', '[]', '[]', 1, 1, 1, 1, 0, 0, 0, 0, false);
-         SELECT {schema}.end_session_v1(1, 'ses_1', true, NULL, 7);"
+         SELECT {schema}.end_session_v3(1, 'ses_1', true, NULL, 7);"
     );
     server.batch_execute(&functions).await.unwrap();
     let class = format!("SELECT held_class FROM {schema}.sessions WHERE id = 'ses_1'");
     assert_eq!(server.query_one(&class, &[]).await.unwrap().get::<_, i32>(0), 7);
     let limits = r#"{"poison_crashes":12,"suspect_crashes":6,"crash_class_max":8,"failed_builds":1,"retry":0,"message":"m"}"#;
-    let free = format!("SELECT freed FROM {schema}.free_v1(1, 'ses_1', 10, '{limits}')");
+    let free = format!("SELECT freed FROM {schema}.free_v3(1, 'ses_1', 10, '{limits}')");
     server.query(&free, &[]).await.unwrap();
     let crashes = format!("SELECT crashes FROM {schema}.runs WHERE id = '{run}'");
     let crashes: i32 = server.query_one(&crashes, &[]).await.unwrap().get(0);

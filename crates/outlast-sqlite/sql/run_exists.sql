@@ -1,2 +1,2 @@
--- Whether a run exists, and the number of messages that it has consumed.
-SELECT consumed FROM runs WHERE id = ?1
+-- Whether a run exists, the number of messages that it has consumed, and the first event that a replay needs.
+SELECT consumed, replay_from FROM runs WHERE id = ?1

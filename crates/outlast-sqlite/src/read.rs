@@ -6,6 +6,9 @@ pub(crate) mod readers;
 /// One run, the counts, the workers.
 pub(crate) mod views;
 
+/// Failed runs, by time and by fingerprint.
+pub(crate) mod failures;
+
 /// Histories and inboxes.
 pub(crate) mod history;
 
@@ -17,3 +20,6 @@ pub(crate) mod id_clock_skew;
 
 /// How runs ended.
 pub(crate) mod run_ends;
+
+/// Streams and published states.
+pub(crate) mod streams;

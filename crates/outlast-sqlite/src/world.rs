@@ -1,6 +1,7 @@
 //! [`SqliteWorld`]: the `World` contract, method by method.
 
 use std::future::{Future, poll_fn};
+use std::ops::Range;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
@@ -8,14 +9,19 @@ use std::task::Poll;
 
 use async_trait::async_trait;
 use outlast_core::limits::HISTORY_TURNS_READ_MAX;
-use outlast_core::refusal::{check_batch, check_histories, check_join, check_starts, no_run, session_gone};
+use outlast_core::refusal::{
+    check_batch, check_histories, check_join, check_runs_by_id, check_starts, no_run, session_gone,
+};
+use outlast_core::stream::check_writes;
 use outlast_core::time::event_or_time;
 use outlast_core::turn::HeldRun;
 use outlast_core::world::Answers;
 use outlast_core::{
-    Beat, Busy, ChangeSignal, ClaimRequest, Clock, Committed, Counts, Description, Ended, HeartbeatDetails,
-    Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId, Start,
-    Started, Timestamp, Turn, TurnRecord, Waiters, Work, WorkerView, World, WorldError,
+    Beat, Busy, ChangeSignal, ClaimRequest, Clock, Committed, Counts, Description, Ended, FailureQuery,
+    FlagCounts, HeartbeatDetails, Join, MarkCounts, Marks, Message, NewMessage, Page, Pruned,
+    QuarantineChange, Report, RunId, RunQuery, RunView, RunWatch, RunWatchers, Sent, SessionId, Start,
+    Started, StateView, StreamPage, StreamView, StreamWrite, StreamWritten, Timestamp, Turn, TurnRecord,
+    Waiters, Work, WorkerView, World, WorldError,
 };
 
 use crate::connection::clock::WorldClock;
@@ -26,12 +32,13 @@ use crate::connection::opened_file::{InodeId, OpenedFile};
 use crate::notifications::change_watcher::{ChangeSubscribers, ChangeWatcher};
 use crate::notifications::tx_watcher::{AwaitedWrite, TxWatcher};
 use crate::options::{Durability, SqliteOptions, SqliteUrl};
-use crate::read::history::{consumed, history, inbox, whole_history};
+use crate::read::failures::failures;
+use crate::read::history::{consumed, history_containing, inbox, replayed_history};
 use crate::read::id_clock_skew::IdClockSkew;
 use crate::read::page::page;
 use crate::read::readers::ReaderPool;
 use crate::read::run_ends::EndLookup;
-use crate::read::views;
+use crate::read::{streams, views};
 use crate::schema::migrate::LivenessCheck;
 use crate::schema::sql;
 use crate::sessions::claim::{Claim, claim};
@@ -39,11 +46,14 @@ use crate::sessions::heartbeat::EncodedHeartbeat;
 use crate::sessions::session;
 use crate::sessions::session_locks::SessionLocks;
 use crate::write::commit::commit;
+use crate::write::delete_turns::delete_turns;
 use crate::write::lease_cache::LeaseCache;
 use crate::write::message::EncodedMessage;
-use crate::write::prune::{DeleteProgress, Prune, prune, prune_leftovers};
+use crate::write::prune::{DeleteProgress, Prune, delete, prune, prune_leftovers};
+use crate::write::quarantine::quarantine;
 use crate::write::send::send_by_client;
 use crate::write::start::{EncodedStart, start};
+use crate::write::streams::{EncodedStreamWrite, write_chunks};
 use crate::write::turn::EncodedTurn;
 #[cfg(feature = "test-support")]
 use crate::write::tx::Tx;
@@ -64,6 +74,7 @@ pub struct SqliteWorld {
     locks: Arc<SessionLocks>,
     change_signal: Arc<ChangeSignal>,
     waiters: Arc<Waiters>,
+    watchers: Arc<RunWatchers>,
     clock: Arc<dyn Clock>,
     file: Arc<OpenedFile>,
     sync: Durability,
@@ -73,7 +84,7 @@ impl SqliteWorld {
     /// Opens the file of a path or of a URL such as `sqlite:shop.db?sync=normal`, and creates it if it does not exist.
     ///
     /// If the file is moved, replaced or removed while the world is open, the call that notices it and every later one
-    /// fail with [`WorldError::Corrupt`]; a change is not acknowledged unless it is in the file at the path.
+    /// fail with [`WorldError::Gone`]; a change is not acknowledged unless it is in the file at the path.
     ///
     /// # Errors
     ///
@@ -97,11 +108,15 @@ impl SqliteWorld {
         let clock = WorldClock::continue_from_file(clock, &connection, &path)?;
         let change_signal = Arc::new(ChangeSignal::new(clock.clone()));
         let waiters = Arc::new(Waiters::default());
+        let watchers = Arc::new(RunWatchers::new(clock.clone()));
         let change_watcher = if clock.is_virtual() {
             ChangeWatcher::disabled()
         } else {
-            let subscribers =
-                ChangeSubscribers { change_signal: change_signal.clone(), waiters: waiters.clone() };
+            let subscribers = ChangeSubscribers {
+                change_signal: change_signal.clone(),
+                waiters: waiters.clone(),
+                watchers: watchers.clone(),
+            };
             ChangeWatcher::start(&settings, url.poll, file.clone(), subscribers)?
         };
         let readers = ReaderPool::start(&settings, file.clone())?;
@@ -113,6 +128,7 @@ impl SqliteWorld {
             locks: locks.clone(),
             change_signal: change_signal.clone(),
             waiters: waiters.clone(),
+            watchers: watchers.clone(),
             hint_sender: change_watcher.hint_sender(),
             fair_lock: FairLock::for_database(&path),
             lock_timeout,
@@ -131,6 +147,7 @@ impl SqliteWorld {
             locks,
             change_signal,
             waiters,
+            watchers,
             clock,
             file,
             sync,
@@ -195,6 +212,13 @@ impl World for SqliteWorld {
         self.readers.read(move |snapshot| views::run(snapshot, run)).await
     }
 
+    async fn runs_by_id(&self, runs: &[RunId]) -> Result<Vec<RunView>, WorldError> {
+        let _busy = self.clock.busy();
+        check_runs_by_id(runs.len())?;
+        let runs = runs.to_vec();
+        self.readers.read(move |snapshot| views::runs_by_id(snapshot, &runs)).await
+    }
+
     async fn runs(&self, query: RunQuery) -> Result<Page, WorldError> {
         let _busy = self.clock.busy();
         self.readers.read(move |snapshot| page(snapshot, &query)).await
@@ -203,6 +227,21 @@ impl World for SqliteWorld {
     async fn counts(&self) -> Result<Counts, WorldError> {
         let _busy = self.clock.busy();
         self.readers.read(views::counts).await
+    }
+
+    async fn mark_counts(&self) -> Result<MarkCounts, WorldError> {
+        let _busy = self.clock.busy();
+        self.readers.read(views::mark_counts).await
+    }
+
+    async fn flag_counts(&self) -> Result<FlagCounts, WorldError> {
+        let _busy = self.clock.busy();
+        self.readers.read(views::flag_counts).await
+    }
+
+    async fn failures(&self, query: FailureQuery) -> Result<Vec<RunView>, WorldError> {
+        let _busy = self.clock.busy();
+        self.readers.read(move |snapshot| failures(snapshot, &query)).await
     }
 
     async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError> {
@@ -224,9 +263,14 @@ impl World for SqliteWorld {
         let limit = limit.min(HISTORY_TURNS_READ_MAX) as i64;
         let read = self.readers.read(move |snapshot| {
             consumed(snapshot, run)?.ok_or_else(|| no_run(run))?;
-            Ok(history(snapshot, run, from, limit)?)
+            Ok(history_containing(snapshot, run, from, limit)?)
         });
         read.await
+    }
+
+    async fn event_count(&self, run: RunId) -> Result<u64, WorldError> {
+        let _busy = self.clock.busy();
+        self.readers.read(move |snapshot| views::event_count(snapshot, run)).await
     }
 
     async fn histories(&self, runs: &[RunId]) -> Answers<Vec<TurnRecord>> {
@@ -235,7 +279,7 @@ impl World for SqliteWorld {
         let (runs, path) = (runs.to_vec(), self.file.path().to_owned());
         let read = self
             .readers
-            .read(move |snapshot| runs.iter().map(|run| whole_history(snapshot, *run, &path)).collect());
+            .read(move |snapshot| runs.iter().map(|run| replayed_history(snapshot, *run, &path)).collect());
         read.await
     }
 
@@ -339,6 +383,39 @@ impl World for SqliteWorld {
         self.writer.write_one(run, session::resume).await
     }
 
+    async fn write_chunks(&self, session: SessionId, writes: Vec<StreamWrite>) -> Answers<StreamWritten> {
+        let _busy = self.clock.busy();
+        check_writes(&writes)?;
+        let encoded = writes.into_iter().map(|write| EncodedStreamWrite::encode(session, write));
+        self.writer.write(encoded.collect(), write_chunks).await
+    }
+
+    async fn chunks(
+        &self,
+        run: RunId,
+        stream: &str,
+        from: i64,
+        limit: usize,
+    ) -> Result<StreamPage, WorldError> {
+        let _busy = self.clock.busy();
+        let stream = stream.to_owned();
+        self.readers.read(move |snapshot| streams::chunks(snapshot, run, &stream, from, limit)).await
+    }
+
+    async fn streams(&self, run: RunId) -> Result<Vec<StreamView>, WorldError> {
+        let _busy = self.clock.busy();
+        self.readers.read(move |snapshot| streams::streams(snapshot, run)).await
+    }
+
+    async fn published(&self, run: RunId) -> Result<StateView, WorldError> {
+        let _busy = self.clock.busy();
+        self.readers.read(move |snapshot| streams::published(snapshot, run)).await
+    }
+
+    fn watch(&self, run: RunId) -> RunWatch {
+        self.watchers.watch(run).keeping(self.change_watcher.listen_owned())
+    }
+
     async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
         let _listener = self.change_watcher.listen();
         match event_or_time(self.change_signal.changed_since(epoch), self.clock.sleep_until(until)).await {
@@ -363,6 +440,25 @@ impl World for SqliteWorld {
             progress = self.writer.write_one((), prune_leftovers).await?;
         }
         Ok(pruned)
+    }
+
+    async fn delete_turns(&self, run: RunId, range: Range<u64>, kept: &[u64]) -> Result<(), WorldError> {
+        let kept = kept.to_vec();
+        self.writer.write_one((run, range, kept), delete_turns).await
+    }
+
+    async fn quarantine(&self, run: RunId, change: QuarantineChange) -> Result<Marks, WorldError> {
+        let _busy = self.clock.busy();
+        self.writer.write_one((run, change), quarantine).await
+    }
+
+    async fn delete(&self, run: RunId) -> Result<(), WorldError> {
+        let _busy = self.clock.busy();
+        let mut progress = self.writer.write_one(run, delete).await?;
+        while progress == DeleteProgress::Partial {
+            progress = self.writer.write_one((), prune_leftovers).await?;
+        }
+        Ok(())
     }
 
     fn clock(&self) -> Arc<dyn Clock> {

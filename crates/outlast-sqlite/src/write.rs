@@ -12,6 +12,9 @@ pub(crate) mod lease_cache;
 /// Starting runs.
 pub(crate) mod start;
 
+/// Streams and published states.
+pub(crate) mod streams;
+
 /// Encoded turns.
 pub(crate) mod turn;
 
@@ -27,8 +30,12 @@ pub(crate) mod message;
 /// Sending messages.
 pub(crate) mod send;
 
-/// Deleting runs that ended long ago.
+/// Deleting runs that have ended.
 pub(crate) mod prune;
+
+/// The mark that keeps a run from being deleted.
+pub(crate) mod delete_turns;
+pub(crate) mod quarantine;
 
 /// Starts and sends in a transaction of the caller.
 pub(crate) mod within;

@@ -39,7 +39,7 @@ const LOSSES: [Loss; 5] = [
 
 #[track_caller]
 fn assert_lost(error: &WorldError, how: &str) {
-    let WorldError::Corrupt(text) = error else { panic!("{how}: {error:?}") };
+    let WorldError::Gone(text) = error else { panic!("{how}: {error:?}") };
     assert!(text.contains("world.db` was moved, replaced or removed while it was open"), "{how}: {text}");
     assert!(text.contains("restore a backup"), "{how}: {text}");
     assert!(!error.is_transient(), "{how}: it is not retried");

@@ -7,7 +7,7 @@ use std::borrow::Borrow;
 use std::marker::PhantomData;
 
 use outlast::test_support::rehearse::LoneRun;
-use outlast::{Error, StepError, StepHandle, WorkflowDefinition, WorkflowFn, WorkflowHandle};
+use outlast::{Error, HookFor, StepError, StepHandle, WorkflowDefinition, WorkflowFn, WorkflowHandle};
 use outlast_core::{Event, Headers, IntoDuration, Judgement, Payload, Status, Stuck, Timestamp, TurnRecord};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -212,7 +212,8 @@ impl<O: DeserializeOwned> Rehearsal<O> {
 
     /// Asserts that the run waits for a payload for this hook.
     #[track_caller]
-    pub fn waits_for_hook(&self, hook: &str) {
+    pub fn waits_for_hook(&self, hook: impl AsRef<str>) {
+        let hook = hook.as_ref();
         if !open::hooks(&self.run).iter().any(|open| open == hook) {
             self.fail(&format!("it does not wait for hook `{hook}`"));
         }
@@ -221,21 +222,26 @@ impl<O: DeserializeOwned> Rehearsal<O> {
     /// Sends a payload to a hook. As in a world, a payload without an open hook is kept, and one that no open hook can
     /// decode is [rejected](Self::rejected): the run continues to wait.
     #[track_caller]
-    pub fn receives<T: Serialize + ?Sized>(&mut self, hook: &str, value: &T) {
+    pub fn receives<T: Serialize + ?Sized>(&mut self, hook: impl HookFor<T>, value: &T) {
         self.receives_with(hook, value, Headers::new());
     }
 
     /// Sends a payload to a hook with headers, which the workflow can read with
     /// [`received`](outlast::HookOperation::received).
     #[track_caller]
-    pub fn receives_with<T: Serialize + ?Sized>(&mut self, hook: &str, value: &T, headers: Headers) {
+    pub fn receives_with<T>(&mut self, hook: impl HookFor<T>, value: &T, headers: Headers)
+    where
+        T: Serialize + ?Sized,
+    {
+        let hook = hook.hook_name();
         self.require_running(&format!("hook `{hook}` cannot receive anything"));
         let result = self.run.receive(hook, payload(value), headers);
         self.check(result);
     }
 
     /// The reasons why payloads for this hook were rejected, in order.
-    pub fn rejected(&self, hook: &str) -> Vec<String> {
+    pub fn rejected(&self, hook: impl AsRef<str>) -> Vec<String> {
+        let hook = hook.as_ref();
         let events = self.history().iter().flat_map(|turn| &turn.events);
         let reasons = events.filter_map(|event| match event {
             Event::HookReceived { name, judgement: Judgement::Rejected(reason), .. }
@@ -247,6 +253,52 @@ impl<O: DeserializeOwned> Rehearsal<O> {
             _ => None,
         });
         reasons.collect()
+    }
+
+    /// The chunks that the workflow has written to a stream, in order.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # use outlast_testkit::Rehearsal;
+    /// #[workflow]
+    /// async fn import(ctx: Context) -> Result<(), Error> {
+    ///     ctx.stream("log").write("starting");
+    ///     ctx.publish(&0.5);
+    ///     ctx.sleep("1h").await
+    /// }
+    ///
+    /// let run = Rehearsal::of(import, ());
+    /// assert_eq!(run.written::<String>("log"), ["starting"]);
+    /// assert_eq!(run.published::<f64>(), Some(0.5));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When a chunk cannot be decoded as a `T`.
+    #[track_caller]
+    pub fn written<T: DeserializeOwned>(&self, stream: &str) -> Vec<T> {
+        let writes = &self.run.writes().streams;
+        let chunks =
+            writes.iter().filter(|append| *append.stream == *stream).flat_map(|append| &append.chunks);
+        let decoded = chunks.map(|chunk| match chunk.payload.decode() {
+            Ok(value) => value,
+            Err(error) => self.fail(&format!("a chunk of stream `{stream}`: {error}")),
+        });
+        decoded.collect()
+    }
+
+    /// The state that the workflow has published last; `None` if it has published none.
+    ///
+    /// # Panics
+    ///
+    /// When the state cannot be decoded as a `T`.
+    #[track_caller]
+    pub fn published<T: DeserializeOwned>(&self) -> Option<T> {
+        let payload = self.run.writes().state.as_ref()?.payload.as_ref()?;
+        match payload.decode() {
+            Ok(value) => Some(value),
+            Err(error) => self.fail(&format!("the published state: {error}")),
+        }
     }
 
     /// Asserts that an open timer is due after this time.
@@ -307,6 +359,11 @@ impl<O: DeserializeOwned> Rehearsal<O> {
     /// The current time of the workflow.
     pub fn now(&self) -> Timestamp {
         self.run.now()
+    }
+
+    /// The generation of the run: 1, and one more each time it has continued as a new one.
+    pub fn generation(&self) -> u64 {
+        self.run.generation()
     }
 
     /// The history so far, as a worker would have recorded it.

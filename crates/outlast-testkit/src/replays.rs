@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use outlast::Register;
+use outlast::core::queue::BUILT_IN_PREFIX;
 use outlast_core::{Event, History};
 
 /// Replays exported histories with the given code, and panics with a report for the first one that does not match.
@@ -67,7 +68,8 @@ fn missing_code<R: Register<(), M>, M>(code: R, history: &History) -> Option<Str
     if given.iter().any(|(name, given)| name == workflow && *given == version) {
         return None;
     }
-    let given: Vec<_> = given.iter().map(|(name, version)| format!("`{name}` version {version}")).collect();
+    let own = given.iter().filter(|(name, _)| !name.starts_with(BUILT_IN_PREFIX));
+    let given: Vec<_> = own.map(|(name, version)| format!("`{name}` version {version}")).collect();
     let given = if given.is_empty() { "no workflow".to_owned() } else { given.join(", ") };
     Some(format!(
         "run {} is one of workflow `{workflow}`, version {version}, and `assert_replays` was given {given}; \

@@ -1,6 +1,7 @@
 //! A world for tests of complete workflows: virtual time, a worker, and mocks of steps.
 
 mod crash;
+mod schedules;
 mod timeout_report;
 
 use std::any::Any;
@@ -11,8 +12,8 @@ use std::sync::Arc;
 
 use outlast::sqlite::SqliteWorld;
 use outlast::{
-    Client, Error, MemoryWorld, Register, RunHandle, RunView, Status, StepError, StepHandle, Wait, Worker,
-    WorkerBuilder,
+    Client, Error, MemoryWorld, Register, RunHandle, RunId, RunView, Status, StepError, StepHandle, Wait,
+    Worker, WorkerBuilder,
 };
 use outlast_core::{Busy, IntoDuration, SessionId, Timestamp, World};
 use parking_lot::Mutex;
@@ -175,10 +176,10 @@ impl TestWorld {
     /// When the run ends before that, is stuck, or waits for something other than time. The message explains why, and
     /// what the run waited for meanwhile.
     #[track_caller]
-    pub fn wait_for_hook<O>(&self, run: &RunHandle<O>, hook: &str) -> impl Future<Output = ()> {
-        let awaited = AwaitedState::here(format!("hook `{hook}`"));
+    pub fn wait_for_hook<O>(&self, run: &RunHandle<O>, hook: impl AsRef<str>) -> impl Future<Output = ()> {
+        let awaited = AwaitedState::here(format!("hook `{}`", hook.as_ref()));
         async move {
-            let is_open = |wait: &Wait| matches!(wait, Wait::Hook { name, .. } if name == hook);
+            let is_open = |wait: &Wait| matches!(wait, Wait::Hook { name, .. } if **name == *hook.as_ref());
             self.run_until(run, awaited, |view| view.waits.iter().any(is_open).then_some(())).await;
         }
     }
@@ -246,6 +247,16 @@ impl TestWorld {
     /// The number of times that the worker has crashed.
     pub fn crashes(&self) -> usize {
         self.crashes.count()
+    }
+
+    /// The events of the commit at which the worker crashed; `None` if it has not crashed at a commit.
+    pub(crate) fn crashed_commit(&self) -> Option<String> {
+        self.crashes.crashed_commit()
+    }
+
+    /// Explains why a run does not continue.
+    pub(crate) async fn explain(&self, run: RunId) -> String {
+        timeout_report::explain(&self.client, run).await
     }
 
     /// Stops the worker.

@@ -159,7 +159,7 @@ fn steps_of_one_name_end_in_any_order() {
 #[workflow]
 async fn crowd(ctx: Context, hooks: u32) -> Result<u32, Error> {
     let mut sum = 0;
-    let mut open: FuturesUnordered<_> = (0..hooks).map(|n| ctx.hook::<u32>(&n.to_string())).collect();
+    let mut open: FuturesUnordered<_> = (0..hooks).map(|n| ctx.hook::<u32>(n.to_string())).collect();
     while let Some(number) = open.next().await {
         sum += number?;
     }
@@ -171,7 +171,7 @@ fn nothing_that_is_open_is_left_out() {
     let mut run = Rehearsal::of(crowd, 250);
     assert_eq!(run.open().len(), 250);
     run.waits_for_hook("249");
-    (0..250).rev().for_each(|n: u32| run.receives(&n.to_string(), &1));
+    (0..250).rev().for_each(|n: u32| run.receives(n.to_string(), &1));
     assert_eq!(run.output().unwrap(), 250);
 }
 
@@ -525,4 +525,32 @@ fn a_payload_can_bring_headers() {
     let mut run = Rehearsal::of(reviewed, ());
     run.receives_with("review", &true, [("user".to_owned(), "ada".to_owned())].into());
     assert_eq!(run.output().unwrap(), "ada said true");
+}
+
+#[step]
+async fn import_page(page: u64) -> Result<u64, StepError> {
+    Ok(page)
+}
+
+/// Imports pages until one is empty.
+#[workflow]
+async fn import(ctx: Context, _: ()) -> Result<u64, Error> {
+    ctx.iterate("pages", (0_u64, 0_u64), async |ctx, (page, rows)| {
+        match ctx.step(import_page, page).await? {
+            0 => Ok(Next::Done(rows)),
+            more => Ok(Next::Again((page + 1, rows + more))),
+        }
+    })
+    .await
+}
+
+#[test]
+fn a_loop_is_rehearsed_iteration_by_iteration() {
+    let mut run = Rehearsal::of(import, ());
+    for page in 0..5 {
+        run.asks_for(import_page, page);
+        run.completes(import_page, 20);
+    }
+    run.completes(import_page, 0);
+    assert_eq!(run.output().unwrap(), 100);
 }

@@ -5,8 +5,12 @@
 //! worker is given, and [`registry`] maps durable names to code.
 
 pub(crate) mod attempt;
+pub(crate) mod compensation;
 pub(crate) mod context;
+pub(crate) mod firing;
+pub(crate) mod hook;
 pub(crate) mod input;
+pub(crate) mod iterate;
 pub(crate) mod json;
 pub(crate) mod operation;
 mod parallel;
@@ -18,5 +22,6 @@ pub(crate) mod retry;
 #[cfg(feature = "schema")]
 pub(crate) mod schema;
 pub(crate) mod step;
+pub(crate) mod stream;
 pub(crate) mod unique;
 pub(crate) mod workflow;

@@ -1,5 +1,6 @@
 //! The client: starts runs, sends to them, stops them and inspects them.
 
+mod access;
 mod retry;
 
 mod start;
@@ -8,7 +9,15 @@ mod start_many;
 mod send;
 pub(crate) mod within;
 
+mod bulk;
 mod control;
+mod delete;
+mod pause;
+mod restart;
+mod terminate;
+
+mod schedule;
+mod schedule_handle;
 
 mod handle;
 mod keyed;
@@ -17,9 +26,13 @@ mod output_waiters;
 pub(crate) mod local_workers;
 
 mod events;
+mod failures;
 mod inspect;
 mod list;
 mod operations;
+
+mod state;
+mod stream;
 
 mod explain;
 
@@ -46,16 +59,24 @@ use crate::ids;
 use crate::worker::outage::Outage;
 
 pub use backup::backup;
-pub use control::Cancel;
+pub use bulk::{Bulk, BulkCall, BulkRefusal};
+pub use control::{Cancel, Controlled};
 pub use events::{EventView, EventsCall};
-pub use explain::{Attempting, Because, Explanation, JoinedWorker, Probe, Stopping, Waiting};
+pub use explain::{Attempting, Because, Compensating, Explanation, JoinedWorker, Probe, Stopping, Waiting};
 pub use handle::RunHandle;
 pub use keyed::KeyedRun;
 pub use list::ListCall;
 pub use operations::OperationsCall;
+pub use pause::PauseCall;
+pub use restart::RestartCall;
+pub use schedule::{ComputedSchedule, ScheduleBuilder, ScheduleCall};
+pub use schedule_handle::{ScheduleHandle, SchedulePage, SchedulesCall};
 pub use send::SendCall;
 pub use start::StartCall;
 pub use start_many::StartManyCall;
+pub use state::StateWatch;
+pub use stream::{Chunk, ChunkPage, StreamCall, StreamItem, StreamTail};
+pub use terminate::TerminateCall;
 pub use within::Within;
 
 use local_workers::LocalWorkers;
@@ -101,14 +122,19 @@ pub struct Client {
     local: Arc<LocalWorkers>,
     /// How long calls are repeated while the world does not respond.
     retry_time: Result<Duration, InvalidDuration>,
+    /// The person or program that controls runs with this client.
+    actor: Option<Arc<str>>,
 }
+
+/// The header of control messages and restarts that names who made the call.
+const ACTOR_HEADER: &str = "actor";
 
 impl Client {
     /// Creates a client of a world.
     pub fn new(world: Arc<dyn World>) -> Self {
         let local = LocalWorkers::of(&world);
         let (codec, outage) = (Arc::new(PlainJson), Arc::new(Outage::of_client()));
-        Self { world, codec, outage, local, retry_time: Ok(retry::RETRY_TIME) }
+        Self { world, codec, outage, local, retry_time: Ok(retry::RETRY_TIME), actor: None }
     }
 
     /// Creates the client of a worker, which the steps of the worker use.
@@ -121,6 +147,22 @@ impl Client {
     pub fn with_codec(mut self, codec: impl Codec + 'static) -> Self {
         self.codec = Arc::new(codec);
         self
+    }
+
+    /// Sets who controls runs with the returned client: a person or a program. Messages that cancel, terminate, wake,
+    /// pause and resume runs carry it in the header `actor`, and so do the headers of restarted runs;
+    /// [`explain`](Self::explain) names who paused a run.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # async fn stop(client: &Client, run: outlast::RunId) -> Result<(), Error> {
+    /// client.acting_as("ada@example.com").pause(run).reason("the bank is closed").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn acting_as(&self, actor: impl Into<Arc<str>>) -> Self {
+        Self { actor: Some(actor.into()), ..self.clone() }
     }
 
     /// Starts a run. Await the returned builder: when it returns, the start is durable.
@@ -217,9 +259,10 @@ impl Client {
         RunHandle::new(self, run, false)
     }
 
-    /// Sends a message without headers.
+    /// Sends a message without headers, except that of the actor.
     async fn post_plain(&self, run: RunId, body: MessageBody) -> Result<Sent, WorldError> {
-        self.post(NewMessage { id: ids::message(), run, body, headers: Headers::new() }).await
+        let actor = self.actor.iter().map(|actor| (ACTOR_HEADER.to_owned(), actor.to_string()));
+        self.post(NewMessage { id: ids::message(), run, body, headers: actor.collect() }).await
     }
 
     async fn post(&self, message: NewMessage) -> Result<Sent, WorldError> {

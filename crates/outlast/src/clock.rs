@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use outlast_core::{Backoff, Busy, Clock, Timestamp};
 
-use crate::ids::chance;
+use crate::ids::{chance, simulated_since};
 
 /// The longest sleep before the clock is read again, so that an adjusted clock takes effect.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
@@ -99,10 +99,11 @@ pub(crate) async fn pause_before_retry(backoff: &mut Backoff) {
 }
 
 /// The monotonic time since the first call in the process. It is tokio's, so that it stands still in a runtime with
-/// paused time.
+/// paused time. In a simulation, it is the time since the simulation began: otherwise its results would depend on what
+/// the process did before.
 pub(crate) fn monotonic() -> Duration {
     static START: LazyLock<tokio::time::Instant> = LazyLock::new(tokio::time::Instant::now);
-    START.elapsed()
+    simulated_since().unwrap_or_else(|| *START).elapsed()
 }
 
 #[cfg(test)]

@@ -8,7 +8,10 @@ mod step_error;
 use std::fmt;
 
 use outlast_core::duration::InvalidDuration;
-use outlast_core::{Cause, ErrorClass, Failure, FailureKind, PayloadError, Stuck, StuckReason, WorldError};
+use outlast_core::{
+    Cause, ErrorClass, FailedCompensation, Failure, FailureKind, Payload, PayloadError, Stuck, StuckReason,
+    WorldError,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -48,7 +51,7 @@ pub enum ErrorKind {
     Stuck,
     /// The world does not respond; the same call may succeed later.
     Unavailable,
-    /// Stored data is damaged.
+    /// Stored data is damaged, or was moved or removed while the world was open.
     Corrupt,
 }
 
@@ -111,6 +114,16 @@ pub struct Error(Box<Inner>);
 struct Inner {
     kind: ErrorKind,
     failure: Failure,
+    /// The input of the next generation, if a workflow returns this error to continue as one.
+    next_input: Option<NextInput>,
+}
+
+/// The input with which a run continues as its next generation.
+#[derive(Debug)]
+pub(crate) struct NextInput {
+    pub(crate) input: Payload,
+    /// Whether the next generation has the version of this one.
+    pub(crate) is_pinned: bool,
 }
 
 impl Error {
@@ -171,7 +184,34 @@ impl Error {
     }
 
     fn new(kind: ErrorKind, failure: Failure) -> Self {
-        Self(Box::new(Inner { kind, failure }))
+        Self(Box::new(Inner { kind, failure, next_input: None }))
+    }
+
+    /// The error with which a workflow continues as the next generation of its run.
+    pub(crate) fn continue_as(next: NextInput) -> Self {
+        let mut error = Self::msg(
+            "`ctx.continue_as(…)` has no effect unless the workflow returns its result; write `return ctx.continue_as(…)` \
+             in a workflow whose error type is `outlast::Error`",
+        );
+        error.0.next_input = Some(next);
+        error
+    }
+
+    /// Takes the input of the next generation.
+    pub(crate) fn take_next_input(&mut self) -> Option<NextInput> {
+        self.0.next_input.take()
+    }
+
+    /// The same error, with the compensations that failed.
+    pub(crate) fn with_failed_compensations(mut self, failed: Vec<FailedCompensation>) -> Self {
+        self.0.failure = self.0.failure.with_failed_compensations(failed);
+        self
+    }
+
+    /// Returns the compensations that failed for good, if the error is that of a run or saga that was compensated. At
+    /// most 100 are listed.
+    pub fn failed_compensations(&self) -> &[FailedCompensation] {
+        &self.0.failure.failed_compensations
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
@@ -203,7 +243,7 @@ impl Error {
             WorldError::Conflict(_) | WorldError::Fenced(_) => ErrorKind::Conflict,
             WorldError::Limit(_) => ErrorKind::Limit,
             WorldError::Unavailable(_) => ErrorKind::Unavailable,
-            WorldError::Corrupt(_) => ErrorKind::Corrupt,
+            WorldError::Corrupt(_) | WorldError::Gone(_) => ErrorKind::Corrupt,
             _ => ErrorKind::Invalid,
         };
         Self::new(kind, Failure::of_error(FailureKind::Error, error))
@@ -368,7 +408,7 @@ pub(crate) fn stuck_on_unreadable(is_coded: bool, message: impl fmt::Display) ->
         true => (StuckReason::Unreadable, message.to_string()),
         false => (StuckReason::Undecodable, format!("{message}; {UNREADABLE_REMEDY}")),
     };
-    Stuck { reason, message, build: String::new() }
+    Stuck::new(reason, message)
 }
 
 /// An [`Error`] in a box. A `main` that returns it prints the message and its causes, without quotes. Its sources are the
@@ -434,8 +474,8 @@ mod tests {
     #[test]
     fn an_error_that_main_returns_in_a_box_is_printed_as_it_is() {
         let source = std::io::Error::other("connection refused");
-        let failure =
-            Failure { causes: vec![source.to_string()], ..Failure::new(FailureKind::Error, "no \"bank\"") };
+        let mut failure = Failure::new(FailureKind::Error, "no \"bank\"");
+        failure.causes = [source.to_string()].into();
         let boxed: Box<dyn std::error::Error> = Error::of_failure(failure).into();
         assert_eq!(boxed.to_string(), "no \"bank\"");
         assert_eq!(format!("{boxed:?}"), "no \"bank\"\n  caused by: connection refused");

@@ -25,6 +25,8 @@ struct Seeded {
     chance: fastrand::Rng,
     source: IdSource,
     clock: Arc<dyn Clock>,
+    /// When the simulation began.
+    since: tokio::time::Instant,
 }
 
 /// Whether this thread is simulated. It is then the only thread of the program.
@@ -32,9 +34,19 @@ pub(crate) fn is_simulated() -> bool {
     SEEDED.with_borrow(Option::is_some)
 }
 
+/// The number of this process. Simulated workers have a fixed one: what a seed does must not depend on the process.
+pub(crate) fn process_id() -> u32 {
+    if is_simulated() { 1 } else { std::process::id() }
+}
+
+/// When the simulation of this thread began; `None` if it is not simulated.
+pub(crate) fn simulated_since() -> Option<tokio::time::Instant> {
+    SEEDED.with_borrow(|seeded| Some(seeded.as_ref()?.since))
+}
+
 fn bits() -> u128 {
     let seeded = SEEDED.with_borrow_mut(|seeded| {
-        let Seeded { chance, source, clock } = seeded.as_mut()?;
+        let Seeded { chance, source, clock, .. } = seeded.as_mut()?;
         Some(source.next(clock.now(), chance.u128(..)))
     });
     seeded.unwrap_or_else(|| SOURCE.lock().next(SystemClock.now(), fastrand::u128(..)))

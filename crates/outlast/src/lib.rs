@@ -51,10 +51,20 @@ extern crate self as outlast;
 mod authoring;
 // What programs call: start, send, cancel, inspect.
 mod client;
+// Rules that start runs repeatedly, and the built-in workflow that does it.
+mod schedule;
 // From history and code to operations, without I/O.
 mod replay;
 // Claims runs, executes turns and attempts, commits.
 mod worker;
+
+// Requests as a built-in step.
+#[cfg(feature = "http")]
+pub mod http;
+
+// Signatures of webhooks, without I/O.
+#[cfg(feature = "webhooks")]
+pub mod webhook;
 
 mod clock;
 mod error;
@@ -64,10 +74,11 @@ mod testing;
 
 pub use outlast_core as core;
 pub use outlast_core::{
-    AttemptId, Codec, Counts, ErrorClass, Headers, IntoDuration, ListOrder, MessageId, OpNumber,
-    OperationKind, OperationStatus, OperationView, Page, ParentEnd, Payload, PayloadError, Policy, Rejection,
-    Retry, RunId, RunQuery, RunView, Status, Stuck, StuckReason, Tags, Timestamp, TimestampOutOfRange, Wait,
-    WorkerView, World, WorldError,
+    AttemptId, AttemptView, Binary, ChunkKind, ChunkOrigin, Codec, Counts, ErrorClass, FailedCompensation,
+    FailureKind, FailureQuery, FlagCounts, FlagFilter, Headers, IntoDuration, ListOrder, MarkCounts, Marks,
+    MessageId, OpNumber, OperationKind, OperationStatus, OperationView, Page, ParentEnd, Payload,
+    PayloadError, Policy, Rejection, Retry, RunFailure, RunId, RunQuery, RunView, Status, StreamView, Stuck,
+    StuckReason, Tags, Timestamp, TimestampOutOfRange, Wait, WorkerView, World, WorldError,
 };
 pub use outlast_macros::{select, step, workflow};
 pub use outlast_memory::MemoryWorld;
@@ -77,8 +88,11 @@ pub use outlast_postgres as postgres;
 pub use outlast_sqlite as sqlite;
 
 pub use authoring::attempt::{Attempt, StopReason};
+pub use authoring::compensation::Undo;
 pub use authoring::context::Context;
+pub use authoring::hook::{Hook, HookFor, HookName};
 pub use authoring::input::Input;
+pub use authoring::iterate::Next;
 pub use authoring::json::IntoJson;
 pub use authoring::operation::{
     AbandonedChild, ChildOperation, HookOperation, Received, ReceivedOperation, StepOperation, TimerOperation,
@@ -91,17 +105,26 @@ pub use authoring::retry::{retry, retry_with_clock};
 #[cfg(feature = "schema")]
 pub use authoring::schema::{HasSchema, Schema, schema_of};
 pub use authoring::step::{ByName, Step, StepCode, StepContext, StepDefinition, StepFn, StepHandle};
+pub use authoring::stream::{StepStream, WorkflowStream};
 pub use authoring::workflow::{RunFuture, Workflow, WorkflowDefinition, WorkflowFn, WorkflowHandle};
 pub use client::{
-    Attempting, Because, Cancel, Client, EventView, EventsCall, Explanation, JoinedWorker, KeyedRun,
-    ListCall, OperationsCall, Probe, RunHandle, SendCall, StartCall, StartManyCall, Stopping, Waiting,
-    Within, backup,
+    Attempting, Because, Bulk, BulkCall, BulkRefusal, Cancel, Chunk, ChunkPage, Client, Compensating,
+    ComputedSchedule, Controlled, EventView, EventsCall, Explanation, JoinedWorker, KeyedRun, ListCall,
+    OperationsCall, PauseCall, Probe, RestartCall, RunHandle, ScheduleBuilder, ScheduleCall, ScheduleHandle,
+    SchedulePage, SchedulesCall, SendCall, StartCall, StartManyCall, StateWatch, Stopping, StreamCall,
+    StreamItem, StreamTail, TerminateCall, Waiting, Within, backup,
 };
 pub use clock::SystemClock;
 pub use error::{Error, ErrorKind, StepError};
 pub use open::{open, open_with_clock};
+pub use schedule::{
+    CatchUp, Firing, FiringView, Overlap, ScheduleCounts, SchedulePause, ScheduleRefusal, ScheduleTiming,
+    ScheduleView,
+};
 pub use testing::history::replay;
-pub use worker::{Metrics, RetryNotice, Times, Worker, WorkerBuilder};
+pub use worker::{
+    CheckCall, CheckFinding, CheckReport, CheckedWorkflow, Metrics, RetryNotice, Times, Worker, WorkerBuilder,
+};
 
 #[cfg(any(test, feature = "test-support"))]
 pub mod test_support;
@@ -114,8 +137,8 @@ pub mod __private;
 /// `join!` and `try_join!` are those of `futures-util`, which poll their branches in order, so a replay is identical.
 pub mod prelude {
     pub use crate::{
-        Client, Context, Error, ErrorClass, ParentEnd, Retry, RunHandle, Step, StepContext, StepError,
-        Worker, Workflow, race_ok, select, step, workflow,
+        Client, Context, Error, ErrorClass, Hook, Next, ParentEnd, Retry, RunHandle, Step, StepContext,
+        StepError, Undo, Worker, Workflow, race_ok, select, step, workflow,
     };
     pub use futures_util::future::{join_all, try_join_all};
     pub use futures_util::stream::{FuturesUnordered, StreamExt};

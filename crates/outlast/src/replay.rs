@@ -17,10 +17,17 @@ mod operation_table;
 
 mod cancel;
 mod cancel_operation;
+mod carried;
 mod children;
+mod compensation;
+mod generation;
 mod hooks;
+mod iteration;
 mod queued;
+mod restore;
 mod run_end;
+mod saga;
+mod startable;
 
 mod cursor;
 mod divergence;
@@ -30,23 +37,31 @@ mod log_suppression;
 mod unrecorded_requests;
 
 mod misuse;
+mod names;
 pub(crate) mod polling;
 mod waker;
 
 mod holder_columns;
 mod summary;
 mod waits;
+mod writes;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use carried::ChildOptions;
 pub(crate) use code::{DropInBackground, InputError, ReplayCode, WorkflowFuture};
-pub(crate) use delivery::{Delivery, terminated};
+pub(crate) use delivery::Delivery;
 pub(crate) use handle::OpHandle;
 pub(crate) use hooks::{Arrival, CanRead, SentPayload, can_read};
 #[cfg(any(test, feature = "test-support"))]
 pub(crate) use machine::FOREIGN_AWAIT_REMEDY;
-pub(crate) use machine::{Machine, StepToAttempt, panic_text};
+pub(crate) use machine::{Machine, panic_text};
 pub(crate) use misuse::used_in_step;
 pub(crate) use queued::QUEUED_VERSION;
+pub(crate) use saga::{NewCompensation, Saga, failed_compensation};
+pub(crate) use startable::StepToAttempt;
 pub(crate) use state::RunState;
+#[cfg(any(test, feature = "test-support"))]
+pub(crate) use writes::add_writes;
+pub(crate) use writes::workflow_stream_name;

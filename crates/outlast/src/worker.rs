@@ -10,7 +10,8 @@
 //! 4. [`attempts`]: executing the steps of a run, their heartbeats and retries.
 //! 5. [`committer`]: group commit of the turns of all runs.
 //! 6. [`end_without_code`]: ending runs for which the workflow's code is not needed.
-//! 7. Shared helpers: [`read_all`], [`outage`], [`background_drops`], [`log_limit`], [`metrics`].
+//! 7. [`check`]: whether a build can continue the open runs of a world, before it is deployed.
+//! 8. Shared helpers: [`read_all`], [`outage`], [`world_gone`], [`background_drops`], [`log_limit`], [`metrics`].
 
 mod builder;
 mod settings;
@@ -26,12 +27,17 @@ mod run;
 mod attempts;
 
 mod committer;
+pub(crate) mod stream_writer;
 
 pub(crate) mod end_without_code;
+
+mod check;
 
 pub(crate) mod read_all;
 
 pub(crate) mod outage;
+
+mod world_gone;
 
 mod background_drops;
 mod log_limit;
@@ -48,6 +54,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::attempts::heartbeats;
 pub use self::attempts::retry_events::RetryNotice;
 pub use self::builder::WorkerBuilder;
+pub use self::check::{CheckCall, CheckFinding, CheckReport, CheckedWorkflow};
 pub use self::metrics::{Metrics, Times};
 use self::session::Session;
 pub(crate) use self::session::retention;
@@ -178,17 +185,44 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// When the worker is stopping.
+    /// When the worker is stopping, or [has stopped by itself](Self::failed).
     pub async fn idle(&self) -> Result<Option<Timestamp>, Error> {
         loop {
             let session = self.current.session();
             tokio::select! {
                 biased;
                 () = session.stopping.cancelled() => return Err(Error::msg("the worker is stopping")),
+                error = session.settings.world_gone.wait() => return Err(error.into()),
                 () = session.lost.cancelled() => pause(REJOIN_CHECK_PAUSE).await,
                 next_due = session.idle() => return Ok(next_due),
             }
         }
+    }
+
+    /// Waits until the worker stops by itself, and returns the cause: the storage of its world is gone, because the
+    /// SQLite file was moved or removed, or the Postgres schema was dropped. Never completes otherwise: an outage does
+    /// not stop a worker.
+    ///
+    /// A program that does nothing but work calls [`run_until_signal`](Self::run_until_signal), which returns this
+    /// error. A service that does other work as well waits for both:
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn greet(ctx: Context, name: String) -> Result<String, Error> { Ok(name) }
+    /// # async fn serve_requests() -> Result<(), Error> { Ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// let worker = Worker::builder(world).register(greet).start().await?;
+    /// tokio::select! {
+    ///     error = worker.failed() => return Err(error),
+    ///     served = serve_requests() => served?,
+    /// }
+    /// worker.stop().await
+    /// # }
+    /// ```
+    pub async fn failed(&self) -> Error {
+        let settings = self.current.session().settings.clone();
+        settings.world_gone.wait().await.into()
     }
 
     /// Stops the worker: claims nothing more, waits for running attempts, releases every run, drops the futures of
@@ -197,13 +231,15 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// When the world cannot end the session. Other workers then continue its runs after the session has expired.
+    /// When the world cannot end the session. Other workers then continue its runs after the session has expired. If the
+    /// worker [has stopped by itself](Self::failed), the cause.
     pub async fn stop(mut self) -> Result<(), Error> {
         self.stopping.cancel();
         if let Some(supervisor) = self.supervisor.take() {
             supervisor.await.map_err(|error| Error::msg(format!("the worker's task failed: {error}")))?;
         }
         let session = self.current.session();
+        session.settings.check_world()?;
         // Another worker delivers what is not delivered here.
         let _ = session.deliver().await;
         session.world.leave(session.id).await?;

@@ -15,21 +15,25 @@ mod mechanics {
     mod cancel_operation;
     mod children;
     mod client_retries;
+    mod compensation;
     mod context_outside_turn;
     mod control;
     mod crashes;
+    mod deploy_check;
     mod direct_step_calls;
     mod dropped_attempts;
     mod drops;
     mod event_order;
     mod explain;
     mod failed_builds;
+    mod generations;
     mod handles;
     mod heartbeat;
     mod history_length;
     mod idle;
     mod inbox;
     mod input_checks;
+    mod iterations;
     mod kept_outcomes;
     mod keys;
     mod known_pitfalls;
@@ -38,6 +42,7 @@ mod mechanics {
     mod outages;
     mod output_waiting;
     mod parallel;
+    mod pause;
     mod policies;
     mod polling;
     mod queued;
@@ -47,13 +52,16 @@ mod mechanics {
     mod regressions;
     mod rejected_payloads;
     mod release;
+    mod restart_and_delete;
     mod retention;
     mod retries;
+    mod schedules;
     mod session_logs;
     mod shields;
     mod slow_drops;
     mod starts;
     mod step_context;
+    mod streams;
     mod stuck;
     mod takeover;
     mod turn_parts;
@@ -66,4 +74,5 @@ mod mechanics {
     mod withdrawn_queued_steps;
     mod withheld_attempts;
     mod worker_selection;
+    mod world_gone;
 }

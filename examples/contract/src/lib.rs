@@ -1,7 +1,7 @@
 //! The contract of the shop's programs: names, types and policies. It contains no code of workflows or steps, so a
 //! program that only starts orders does not depend on the code that executes them.
 
-use outlast::{Error, Retry, Step, Workflow};
+use outlast::{Error, Hook, Retry, Step, Workflow};
 use serde::{Deserialize, Serialize};
 
 /// Sells one order. The start of an invalid order is rejected, and nothing is stored.
@@ -14,7 +14,7 @@ pub const CHARGE: Step<Order, String> = Step::new("charge").retry(Retry::api()).
 pub const SHIP: Step<(Order, String), String> = Step::new("ship").attempts(10);
 
 /// The hook to which the customer's address is sent.
-pub const ADDRESS: &str = "address";
+pub const ADDRESS: Hook<String> = Hook::new("address");
 
 /// An order.
 #[derive(Clone, Debug, Serialize, Deserialize)]

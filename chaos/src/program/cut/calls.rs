@@ -179,7 +179,7 @@ impl CallCase {
     /// A turn that leaves the run stuck.
     pub(super) fn stuck_turn(&self, claimed: &Claimed) -> Turn {
         let message = "no code".to_owned();
-        let stuck = Stuck { reason: StuckReason::StepNotRegistered, message, build: "cut".into() };
+        let stuck = Stuck::new(StuckReason::StepNotRegistered, message).in_build("cut");
         self.ending_turn(claimed.turn, claimed.seq, self.number + 6, Then::Stuck(stuck))
     }
 
@@ -198,7 +198,12 @@ impl CallCase {
 
     /// A start of the case's workflow.
     pub(super) fn start(&self, run: RunId) -> Start {
-        let key = StartKey { text: format!("key-{}", self.number), digest: self.number, window: None };
+        let key = StartKey {
+            text: format!("key-{}", self.number),
+            digest: self.number,
+            window: None,
+            policy: Default::default(),
+        };
         Start {
             run,
             turn: TurnId::from_bits(run.bits()),
@@ -245,6 +250,7 @@ impl CallCase {
                     children: vec![NewChild { start, notify_parent: true }],
                     messages: vec![self.new_message(self.other_run())],
                     tags: BTreeMap::from([("seen".to_owned(), "yes".to_owned())]),
+                    ..Outbox::default()
                 }));
             }
             _ => {}
@@ -286,7 +292,7 @@ impl CallCase {
                 CallKind::Beat | CallKind::BeatWithDetails => ".beat",
                 CallKind::Join => ".join",
                 // No function: the statement itself.
-                CallKind::Histories => "asked.run ORDER",
+                CallKind::Histories => "r.replay_from ORDER",
                 CallKind::Resume => ".resume",
                 CallKind::Takeover => ".takeover",
                 CallKind::Leave => ".leave",

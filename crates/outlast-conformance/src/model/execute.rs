@@ -6,8 +6,8 @@ use std::time::Duration;
 use outlast_core::event::format_of_rules;
 use outlast_core::turn::BasedOn;
 use outlast_core::{
-    ClaimRequest, Effects, Join, ListOrder, Message, MessageBody, MessageId, QueuedSteps, Report, RunQuery,
-    RunView, SessionId, Timestamp, Turn, Work, World, WorldError,
+    BuiltInRuns, ClaimRequest, Effects, Join, ListOrder, Message, MessageBody, MessageId, QueuedSteps,
+    Report, RunQuery, RunView, SessionId, Timestamp, Turn, Work, World, WorldError,
 };
 
 use super::op::Op;
@@ -264,7 +264,14 @@ fn work_facts(work: Work, is_next_due_compared: bool) -> ExpectedWork {
 /// Compares runs, counts and workers.
 async fn compare(case: &Case, model: &Model) -> Result<(), String> {
     let queued_steps = QueuedSteps::Listed;
-    let query = RunQuery { queued_steps, order: ListOrder::OldestFirst, limit: 1_000, ..RunQuery::default() };
+    let built_in = BuiltInRuns::Listed;
+    let query = RunQuery {
+        queued_steps,
+        built_in,
+        order: ListOrder::OldestFirst,
+        limit: 1_000,
+        ..RunQuery::default()
+    };
     let runs = case
         .world
         .runs(query)

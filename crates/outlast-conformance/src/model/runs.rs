@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use outlast_core::event::format_of_rules;
 use outlast_core::refusal::{check_start, key_taken};
 use outlast_core::{
-    Code, Counts, FailedBuilds, HeartbeatDetails, HolderColumns, Join, ListOrder, Message, MessageBody,
-    MessageId, OpNumber, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId, Start, Started,
-    Status, Stuck, Timestamp, TurnId, TurnRecord, WorldError,
+    Code, Counts, FailedBuilds, HeartbeatDetails, HolderColumns, Join, KeyPolicy, ListOrder, Message,
+    MessageBody, MessageId, OpNumber, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId, Start,
+    Started, Status, Stuck, Timestamp, TurnId, TurnRecord, WorldError,
 };
 
 use super::outboxes::Outboxes;
@@ -119,7 +119,7 @@ impl ModelRun {
     pub(super) fn needs_no_code(&self) -> bool {
         let is_fresh = self.seq() == 1;
         self.unread().iter().any(|message| match message.body {
-            MessageBody::Terminate { .. } => true,
+            MessageBody::Terminate { .. } | MessageBody::Compensate { .. } => true,
             MessageBody::Cancel { .. } => is_fresh,
             _ => false,
         })
@@ -133,6 +133,11 @@ impl ModelRun {
             deadline: self.view.deadline,
             stuck: self.stuck.clone().map(Box::new),
             failed_builds: self.failed.clone(),
+            marks: self.view.marks,
+            replay_from: 0,
+            continued: 0,
+            is_retrying: self.view.is_retrying,
+            failure: self.view.failure.clone(),
         }
     }
 
@@ -185,7 +190,8 @@ impl Model {
         for run in &self.runs {
             let Some(known) = &run.start.key else { continue };
             if known.text == key.text {
-                if key.window.is_some_and(|window| now.since(run.view.created_at) >= window) {
+                let is_free = key.policy == KeyPolicy::WhileRunning && run.view.status.is_final();
+                if is_free || key.window.is_some_and(|window| now.since(run.view.created_at) >= window) {
                     return Ok(None);
                 }
                 let is_same = known.digest == key.digest && run.start.workflow == start.workflow;

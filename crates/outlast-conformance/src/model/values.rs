@@ -7,9 +7,9 @@ use std::time::Duration;
 use outlast_core::limits::{NAME_BYTES_MAX, QUEUE_DEFAULT};
 use outlast_core::turn::BasedOn;
 use outlast_core::{
-    HeartbeatDetails, HolderColumns, Join, ListOrder, MessageBody, NewChild, NewMessage, OpNumber, Outcome,
-    Parent, Payload, QueuedSteps, RunId, RunQuery, SessionId, Start, Tags, Then, Timestamp, Turn,
-    TurnColumns, TurnId,
+    BuiltInRuns, HeartbeatDetails, HolderColumns, Join, ListOrder, Marks, MessageBody, NewChild, NewMessage,
+    OpNumber, Outcome, Parent, Payload, QueuedSteps, RunId, RunQuery, SessionId, Start, Tags, Then,
+    Timestamp, Turn, TurnColumns, TurnId,
 };
 
 use super::op::{
@@ -226,10 +226,12 @@ pub(super) fn query(model: &Model, query: ListQuery) -> RunQuery {
     let run = |number: Option<usize>| pick_run(model, number?);
     let created_at = |number: Option<usize>| pick(&model.runs, number?).map(|run| run.view.created_at);
     RunQuery {
+        marks: Marks::NONE,
         statuses: query.status.into_iter().collect(),
         workflow: query.workflow.map(|workflow| WORKFLOWS[workflow].into()),
         queue: query.queue.map(|queue| QUEUES[queue].into()),
         queued_steps: if query.lists_steps { QueuedSteps::Listed } else { QueuedSteps::LeftOut },
+        built_in: BuiltInRuns::default(),
         key: query.key.map(|key| format!("key-{key}")),
         parent: run(query.parent),
         root: run(query.root),
@@ -241,5 +243,6 @@ pub(super) fn query(model: &Model, query: ListQuery) -> RunQuery {
         after: run(query.after),
         before: run(query.before),
         limit: query.limit,
+        ..RunQuery::default()
     }
 }

@@ -1,5 +1,6 @@
 //! The model's claims and commits.
 
+use outlast_core::RunFailure;
 use outlast_core::limits::{DEADLINE_GRACE, HISTORY_IN_CLAIM_EVENTS_MAX, PREFERENCE};
 use outlast_core::queue::rank;
 use outlast_core::takeover::class_room;
@@ -283,6 +284,8 @@ impl ModelRun {
             }
             Then::Release => self.release(now),
             Then::End(status) => {
+                let failure = turn.events.iter().find_map(RunFailure::of_final);
+                self.view.failure = failure.map(Box::new);
                 self.view.status = status;
                 self.view.owner = None;
                 self.view.ended_at = Some(now);

@@ -142,14 +142,16 @@ impl StepState {
     async fn check_details(&self, cx: &StepContext<Self>, (run, op): (RunId, OpNumber)) -> Option<String> {
         let (env, attempt) = (&self.env, cx.attempt());
         let history = env.history(run).await;
-        let recorded = history.iter().flat_map(|turn| &turn.events).find_map(|event| match event {
+        // An attempt that failed before its first heartbeat leaves the details of the one before it.
+        let recorded = history.iter().flat_map(|turn| &turn.events).filter_map(|event| match event {
             Event::StepRetried { op: retried, attempt: failed, details, .. }
-                if *retried == op && failed + 1 == attempt =>
+                if *retried == op && *failed < attempt =>
             {
                 details.as_ref()?.decode::<u64>().ok()
             }
             _ => None,
         });
+        let recorded = recorded.last();
         let Some(got) = cx.last_details::<u64>() else {
             return recorded.map(|recorded| format!("it did not get the details {recorded}"));
         };
@@ -160,7 +162,7 @@ impl StepState {
                 env.record(Situation::DetailsOfLoss);
                 None
             }
-            Some((by, of, failed)) if (by, of, failed + 1) == (cx.run(), cx.op(), attempt) => {
+            Some((by, of, failed)) if (by, of) == (cx.run(), cx.op()) && failed < attempt => {
                 env.record(Situation::DetailsOfFailure);
                 (recorded != Some(got))
                     .then(|| format!("it got the details {got}, and {recorded:?} are recorded"))

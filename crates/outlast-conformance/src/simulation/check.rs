@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use outlast_core::{
-    Clock, Event, History, OpNumber, Outcome, QueuedSteps, RunId, RunQuery, RunView, Status, Timestamp,
-    TurnRecord,
+    BuiltInRuns, Clock, Event, History, OpNumber, Outcome, QueuedSteps, RunId, RunQuery, RunView, Status,
+    Timestamp, TurnRecord,
 };
 use parking_lot::Mutex;
 
@@ -46,7 +46,8 @@ type FinalRuns = BTreeMap<RunId, FinalRun>;
 /// Runs all checks when all runs have ended.
 pub(super) async fn check(env: &Arc<Environment>, acknowledged: &Mutex<Acknowledged>) {
     let queued_steps = QueuedSteps::Listed;
-    let query = RunQuery { limit: 1_000, queued_steps, ..RunQuery::default() };
+    let built_in = BuiltInRuns::Listed;
+    let query = RunQuery { limit: 1_000, queued_steps, built_in, ..RunQuery::default() };
     let Ok(page) = env.inner.runs(query).await else { return };
     let mut final_runs = FinalRuns::new();
     for view in page.runs {

@@ -9,8 +9,8 @@ use outlast::{Client, Error, Status};
 use outlast_core::event::RULES;
 use outlast_core::queue::default_queue;
 use outlast_core::{
-    Headers, MessageBody, MessageId, NewMessage, Payload, QueuedSteps, RunId, RunQuery, Start, Tags, TurnId,
-    World, WorldError,
+    BuiltInRuns, Headers, MessageBody, MessageId, NewMessage, Payload, QueuedSteps, RunId, RunQuery, Start,
+    Tags, TurnId, World, WorldError,
 };
 use parking_lot::Mutex;
 
@@ -80,7 +80,7 @@ impl SimulatedClient {
 
     async fn run_action(&mut self) {
         let run = self.any_run();
-        match (self.rng.u32(0..20), run) {
+        match (self.rng.u32(0..22), run) {
             (0..=5, _) | (_, None) => self.start().await,
             (6 | 7, _) => self.start_raw().await,
             (8..=13, Some(run)) => self.send(run).await,
@@ -91,6 +91,8 @@ impl SimulatedClient {
             (15, Some(run)) => self.send_raw(run, MessageBody::Terminate { reason: "enough".into() }).await,
             (16, Some(run)) => self.send_raw(run, MessageBody::Wake { op: None }).await,
             (17, Some(run)) => self.send_raw(run, MessageBody::Cancel { reason: "by hand".into() }).await,
+            (18, Some(run)) => self.send_raw(run, MessageBody::Pause { reason: "for a while".into() }).await,
+            (19, Some(run)) => self.send_raw(run, MessageBody::Resume).await,
             (_, Some(run)) => self.inspect(run).await,
         }
     }
@@ -283,7 +285,7 @@ fn is_final(output: &Result<String, Error>) -> bool {
     }
 }
 
-/// Sends the payloads that open runs wait for, and resumes runs that the complete build left stuck after crashes. Runs
+/// Sends the payloads that open runs wait for, ends pauses, and resumes runs that the complete build left stuck after crashes. Runs
 /// that the partial build left stuck continue by themselves. Returns the number of open runs.
 pub(super) async fn unblock_runs(
     env: &Arc<Environment>,
@@ -291,10 +293,22 @@ pub(super) async fn unblock_runs(
     acknowledged: &Mutex<Acknowledged>,
 ) -> Result<usize, WorldError> {
     // Queued steps are runs too, and can be stuck as well.
-    let query = RunQuery { limit: 1_000, queued_steps: QueuedSteps::Listed, ..RunQuery::default() };
+    let query = RunQuery {
+        limit: 1_000,
+        queued_steps: QueuedSteps::Listed,
+        built_in: BuiltInRuns::Listed,
+        ..RunQuery::default()
+    };
     let mut open = 0;
     for run in env.inner.runs(query).await?.runs {
         open += usize::from(!run.status.is_final());
+        if run.marks.is_paused() {
+            env.log("help", format_args!("ends the pause of {}", short_run(run.id)));
+            let id = MessageId::from_bits(env.random(|rng| rng.u128(..)));
+            let (body, headers) = (MessageBody::Resume, Headers::new());
+            let message = NewMessage { id, run: run.id, body, headers };
+            let _ended = env.clone().send(node.clone(), vec![message]).await?;
+        }
         if run.status == Status::Stuck && run.failed_builds.contains(&Build::Complete.to_string()) {
             env.log("help", format_args!("resumes {}: {:?}", short_run(run.id), run.stuck));
             match env.inner.resume(run.id).await {

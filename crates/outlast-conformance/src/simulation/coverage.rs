@@ -56,6 +56,12 @@ pub enum Situation {
     DetailsOfFailure,
     /// An attempt got the details of an attempt whose worker was lost.
     DetailsOfLoss,
+    /// A run continued as a new generation.
+    Continued,
+    /// A payload that a generation received was kept for the next.
+    KeptForNextGeneration,
+    /// A child outlived the generation that started it.
+    ChildOfEarlierGeneration,
     /// A run had rules 1.
     Rules1,
     /// A run had the newest rules.
@@ -74,7 +80,7 @@ pub enum Situation {
 
 impl Situation {
     /// All of them.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 34] = [
         Self::ShieldedAfterCancel,
         Self::CancelDuringStep,
         Self::DeadlineDuringStep,
@@ -99,6 +105,9 @@ impl Situation {
         Self::ContinuedByOtherBuild,
         Self::DetailsOfFailure,
         Self::DetailsOfLoss,
+        Self::Continued,
+        Self::KeptForNextGeneration,
+        Self::ChildOfEarlierGeneration,
         Self::Rules1,
         Self::Rules2,
         Self::TurnOfOldRules,

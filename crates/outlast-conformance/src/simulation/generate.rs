@@ -13,7 +13,13 @@ pub(super) fn any_program(rng: &mut Rng, depth: u32) -> Program {
     let guard = |part| if continues { Program::Try(Box::new(part)) } else { part };
     let parts: Vec<Program> = parts;
     let program = Program::Seq(parts.into_iter().map(guard).collect());
-    if rng.u32(0..8) == 0 { Program::Newer(Box::new(program)) } else { program }
+    let program = if rng.u32(0..8) == 0 { Program::Newer(Box::new(program)) } else { program };
+    if depth == 0 || rng.u32(0..6) > 0 {
+        return program;
+    }
+    // Most continue after a failure, too.
+    let first = if rng.u32(0..4) > 0 { Program::Try(Box::new(program)) } else { program };
+    Program::Continue(Box::new(first), Box::new(any_program(rng, depth - 1)))
 }
 
 fn any_part(rng: &mut Rng, depth: u32) -> Program {

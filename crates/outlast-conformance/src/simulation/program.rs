@@ -112,6 +112,8 @@ pub(super) enum Program {
         count: u8,
         payload_type: PayloadType,
     },
+    /// Executes a program, then continues as a new generation with another one.
+    Continue(Box<Program>, Box<Program>),
     /// Executes the inner program. The older build cannot decode it as an input.
     Newer(Box<Program>),
     Fail,
@@ -228,7 +230,7 @@ impl Job {
 
     /// Queues some steps if the run has the header. The job decides which, so that programs are the same with and
     /// without queues.
-    fn queued_if_enabled(&self, ctx: &Context, step: StepOperation<u64>) -> StepOperation<u64> {
+    fn queued_if_enabled(&self, ctx: &Context, step: StepOperation<u64, Self>) -> StepOperation<u64, Self> {
         if !ctx.headers().contains_key(QUEUES) {
             return step;
         }
@@ -242,8 +244,8 @@ impl Job {
 
 /// A requested operation of any kind.
 enum RequestedOperation<const OLDER: bool> {
-    Step(StepOperation<u64>),
-    Call(StepOperation<Number<OLDER>>),
+    Step(StepOperation<u64, Job>),
+    Call(StepOperation<Number<OLDER>, u8>),
     Timer(TimerOperation),
     Number(HookOperation<Number<OLDER>>),
     Text(HookOperation<String>),
@@ -396,6 +398,10 @@ fn interpret<'a, const OLDER: bool>(ctx: &'a Context, program: &'a Program) -> I
             Program::Take { name, count, payload_type } => {
                 let leaf = Leaf::Hook { name: *name, timeout: None, payload_type: *payload_type };
                 take::<OLDER>(ctx, &leaf, *count).await?
+            }
+            Program::Continue(first, next) => {
+                interpret::<OLDER>(ctx, first).await?;
+                return ctx.continue_as(&**next);
             }
             Program::Newer(program) => interpret::<OLDER>(ctx, program).await?,
             Program::Fail => return Err(Error::msg("failed as planned")),

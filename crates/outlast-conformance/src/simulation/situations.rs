@@ -22,6 +22,15 @@ pub(super) fn count_situations(final_run: &FinalRun, coverage: &mut Coverage) {
             Event::StepStarted { op, input, queued: None, .. } => {
                 steps.insert(*op, is_shielded(input));
             }
+            Event::RunContinued(continued) => {
+                coverage.record(Situation::Continued);
+                if !continued.kept.is_empty() {
+                    coverage.record(Situation::KeptForNextGeneration);
+                }
+                if !continued.children.is_empty() {
+                    coverage.record(Situation::ChildOfEarlierGeneration);
+                }
+            }
             Event::StepStarted { queued: Some(_), .. } => coverage.record(Situation::QueuedStep),
             Event::OperationCancelled { op } if steps.contains_key(op) => {
                 cancelled.insert(*op);

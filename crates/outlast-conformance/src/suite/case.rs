@@ -73,7 +73,12 @@ impl Case {
     /// A start with a key and an input.
     pub fn new_keyed_start(&self, workflow: &str, key: &str, input: &str) -> Start {
         let input = text(input);
-        let key = Some(StartKey { text: key.into(), digest: input.digest(), window: None });
+        let key = Some(StartKey {
+            text: key.into(),
+            digest: input.digest(),
+            window: None,
+            policy: Default::default(),
+        });
         Start { key, input, ..self.new_start(workflow) }
     }
 

@@ -23,6 +23,25 @@ macro_rules! suite {
                 a_batch_of_starts_has_a_limit,
                 a_run_starts_with_the_id_that_its_world_makes,
             }
+            failures {
+                a_failed_run_shows_why_it_failed,
+                only_a_failed_run_has_a_failure,
+                failures_are_listed_by_the_time_of_their_end,
+                failures_with_one_fingerprint_are_listed,
+                pages_of_failures_bring_every_run_once,
+            }
+            flags {
+                a_run_that_waits_for_an_attempt_is_retrying_until_it_is_claimed,
+                a_run_is_cancelling_until_it_ends,
+                runs_are_listed_and_counted_by_their_flags,
+                a_list_is_filtered_by_the_time_of_the_end,
+            }
+            runs_by_id {
+                runs_are_read_by_id_in_the_given_order,
+                too_many_runs_by_id_are_refused,
+                a_run_counts_its_events_in_one_lookup,
+                a_history_begins_with_the_turn_that_contains_an_event,
+            }
             keys {
                 the_same_key_returns_the_same_run,
                 a_key_names_its_run_after_the_end,
@@ -42,6 +61,31 @@ macro_rules! suite {
                 a_key_past_its_window_conflicts_with_nothing,
                 a_start_repeated_after_its_key_was_lost_answers_as_before,
                 a_turn_and_a_child_take_a_key_past_its_window,
+                a_key_held_while_running_is_free_after_the_end,
+                a_turn_and_a_child_take_the_key_of_an_ended_run,
+            }
+            paused {
+                a_paused_run_is_not_ready_until_it_is_resumed,
+                a_run_that_has_not_begun_can_be_paused,
+                a_paused_run_that_is_stuck_is_not_ready,
+                the_deadline_makes_a_paused_run_ready,
+                a_cancel_ends_a_pause,
+                a_paused_run_can_be_ended_without_its_code,
+                a_held_run_that_is_paused_is_not_ready_when_it_is_released,
+                a_run_that_is_released_with_a_message_to_itself_stays_paused,
+                a_paused_run_of_a_session_that_ended_is_not_ready,
+                the_end_of_a_run_ends_its_pause,
+                a_repeated_pause_changes_nothing,
+                an_older_worker_has_no_paused_runs,
+                runs_are_listed_and_counted_by_their_marks,
+                a_pause_has_the_time_of_its_acceptance,
+            }
+            delete {
+                a_deleted_run_is_forgotten,
+                a_run_that_has_not_ended_is_not_deleted,
+                a_run_in_quarantine_is_not_deleted,
+                a_run_in_quarantine_continues,
+                skipped_turns_are_deleted,
             }
             history {
                 a_history_is_gap_free_and_in_order,
@@ -51,6 +95,12 @@ macro_rules! suite {
                 a_claim_leaves_out_the_history_for_the_last_holder_alone,
                 a_claim_leaves_out_a_long_history,
                 histories_of_several_runs_are_read_at_once,
+            }
+            generations {
+                a_claim_brings_only_what_a_replay_needs,
+                a_claim_leaves_out_a_history_that_is_long_since_the_last_cut,
+                a_run_continues_with_another_version,
+                a_run_keeps_its_generation,
             }
             payloads {
                 awkward_json_survives_exactly,
@@ -385,6 +435,7 @@ macro_rules! suite {
                 a_claim_tells_when_its_queues_are_due,
                 runs_are_listed_by_queue,
                 lists_leave_queued_steps_out,
+                lists_leave_built_in_runs_out,
                 runs_of_other_queues_are_not_in_the_way,
             }
             priorities {
@@ -439,6 +490,25 @@ macro_rules! suite {
                 details_of_runs_that_others_hold_are_ignored,
                 an_attempt_that_has_ended_is_forgotten,
                 details_leave_the_run_as_it_is,
+            }
+            streams {
+                chunks_are_read_as_they_were_written,
+                a_repeated_write_changes_nothing,
+                only_the_holder_writes,
+                each_write_of_a_call_has_its_own_answer,
+                a_newer_attempt_supersedes_older_ones,
+                an_attempt_of_the_next_holder_is_newer,
+                a_closed_stream_counts_later_writes,
+                the_end_of_a_run_closes_its_streams,
+                pages_are_read_by_index,
+                a_stream_keeps_its_last_entries,
+                the_number_of_streams_is_limited,
+                streams_are_listed_by_name,
+                chunks_of_a_workflow_are_part_of_its_turn,
+                a_workflow_closes_and_limits_streams,
+                the_last_published_state_is_kept,
+                a_watch_reports_every_change_of_its_run,
+                pruning_deletes_streams_and_states,
             }
             rows {
                 every_turn_is_stored_as_core_computes,

@@ -1,6 +1,6 @@
 //! Claiming runs.
 
-use outlast_core::event::FORMAT;
+use outlast_core::event::{RULES, format_of_rules};
 use outlast_core::limits::CLAIM_RUNS_MAX;
 use outlast_core::{ClaimRequest, RunId, Status, Then};
 
@@ -115,7 +115,7 @@ pub async fn a_claim_brings_runs_of_all_the_workers_code(case: Case) {
 pub async fn a_worker_that_cannot_read_the_format_is_not_given_the_run(case: Case) {
     case.start("wf").await;
     let worker = case.join("wf").await;
-    let old = ClaimRequest { format: FORMAT - 1, ..worker.request() };
+    let old = ClaimRequest { format: format_of_rules(RULES) - 1, ..worker.request() };
     assert!(worker.work(old).await.claimed.is_empty());
     worker.claim_one().await;
 }

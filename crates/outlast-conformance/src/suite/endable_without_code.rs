@@ -1,6 +1,6 @@
 //! Runs that need no code: cancelled before their first turn.
 
-use outlast_core::event::FORMAT;
+use outlast_core::event::{RULES, format_of_rules};
 use outlast_core::{ClaimRequest, Status};
 
 use super::Case;
@@ -51,7 +51,7 @@ pub async fn a_run_that_needs_no_code_needs_its_format(case: Case) {
     let run = case.start("wf").await;
     case.cancel(run).await;
     let worker = case.join("wf").await;
-    let old = ClaimRequest { format: FORMAT - 1, ..worker.request() };
+    let old = ClaimRequest { format: format_of_rules(RULES) - 1, ..worker.request() };
     assert!(worker.work(old).await.claimed.is_empty());
     assert_eq!(case.join("other").await.claim_one().await.run, run);
 }

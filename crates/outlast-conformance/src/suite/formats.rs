@@ -1,6 +1,6 @@
 //! The format of a run: the version that a reader of its events and messages needs.
 
-use outlast_core::event::FORMAT;
+use outlast_core::event::{RULES, format_of_rules};
 use outlast_core::{
     Claimed, Event, Failure, FailureKind, Join, MessageBody, NewMessage, OpNumber, Outcome, RunId, Start,
     Then, Turn, WorldError,
@@ -48,7 +48,7 @@ fn new_message(case: &Case, run: RunId) -> NewMessage {
 
 /// Only the newer worker can claim the run.
 async fn is_only_for(case: &Case, run: RunId, new: &TestWorker, old: &TestWorker) {
-    assert_eq!(case.view(run).await.format, FORMAT);
+    assert_eq!(case.view(run).await.format, format_of_rules(RULES));
     case.clock.advance("1s");
     old.claim_nothing().await;
     assert_eq!(new.claim_one().await.run, run);
@@ -63,7 +63,7 @@ pub async fn a_commit_raises_the_format(case: Case) {
     assert_eq!(case.view(claimed.run).await.format, 1, "every build can read a step");
     let turn = with_new_event(case.turn_after(&turn));
     new.commit_done(turn.clone()).await;
-    assert_eq!(case.view(claimed.run).await.format, FORMAT);
+    assert_eq!(case.view(claimed.run).await.format, format_of_rules(RULES));
     let old = join_old(&case).await;
     new.commit_done(case.turn_after(&turn).then(Then::Release)).await;
     is_only_for(&case, claimed.run, &new, &old).await;
@@ -95,7 +95,7 @@ pub async fn every_kind_of_turn_raises_the_format(case: Case) {
     let ended = start_old(&case).await;
     let claimed = new.claim().await.into_iter().find(|claimed| claimed.run == ended).unwrap();
     new.commit_done(with_new_event(case.turn(&claimed)).completing("out")).await;
-    assert_eq!(case.view(ended).await.format, FORMAT);
+    assert_eq!(case.view(ended).await.format, format_of_rules(RULES));
 }
 
 /// A turn that starts its run raises the format above that of the start; a stuck one adds no events and does not.
@@ -104,7 +104,7 @@ pub async fn a_turn_from_a_start_raises_the_format(case: Case) {
     let start = || Start { rules: 1, ..case.new_start("wf") };
     let turn = with_new_event(case.starting_turn(start()));
     worker.commit_done(turn.clone()).await;
-    assert_eq!(case.view(turn.run).await.format, FORMAT);
+    assert_eq!(case.view(turn.run).await.format, format_of_rules(RULES));
     let turn = with_new_event(case.starting_turn(start())).then(stuck());
     worker.commit_done(turn.clone()).await;
     assert_eq!(case.view(turn.run).await.format, 1);
@@ -153,7 +153,7 @@ pub async fn a_message_that_cannot_be_read_leaves_its_neighbours_alone(case: Cas
         answers.iter().map(|answer| answer.as_ref().ok().map(|sent| sent.position)).collect();
     assert_eq!(positions, [Some(1), None, Some(1), Some(2)]);
     assert_eq!(case.view(claimed.run).await.format, 1);
-    assert_eq!(case.view(other.run).await.format, FORMAT);
+    assert_eq!(case.view(other.run).await.format, format_of_rules(RULES));
 }
 
 /// What a turn tells another run is never refused for that: the run goes to a worker that can read it when its holder
@@ -167,7 +167,7 @@ pub async fn a_turn_tells_a_run_whose_holder_cannot_read_it(case: Case) {
     let claimed = held_old(&case, &old).await;
     new.commit_done(case.turn(&source).steps(1).sending(new_message(&case, claimed.run))).await;
     assert_eq!(case.view(claimed.run).await.sent, 1);
-    assert_eq!(case.view(claimed.run).await.format, FORMAT);
+    assert_eq!(case.view(claimed.run).await.format, format_of_rules(RULES));
     old.commit_done(case.turn(&claimed).steps(1).then(Then::Wait { wake_at: None, waits: Vec::new() })).await;
     is_only_for(&case, claimed.run, &new, &old).await;
 }

@@ -169,6 +169,7 @@ pub async fn a_full_inbox_takes_what_the_engine_needs(case: Case) {
     assert_refused!(case.try_send(case.new_message_of(run, MessageBody::Wake { op: None })).await, Limit);
     for (index, body) in [
         MessageBody::Terminate { reason: "enough".into() },
+        MessageBody::Compensate { reason: "enough".into() },
         MessageBody::ChildStarted { op, run },
         MessageBody::ChildEnded { op, outcome: Outcome::Failed(failure()) },
         MessageBody::Refused { op, failure: failure() },

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use outlast_core::limits::KEY_BYTES_MAX;
 use outlast_core::turn::Committed;
-use outlast_core::{RunId, Start, Started};
+use outlast_core::{KeyPolicy, RunId, Start, Started};
 
 use super::turn_ext::TurnExt;
 use super::{Case, all, assert_refused};
@@ -199,5 +199,49 @@ pub async fn a_turn_and_a_child_take_a_key_past_its_window(case: Case) {
     child.start = Start { parent: child.start.parent, ..windowed(&case, "child", "in", 60) };
     worker.commit_done(case.turn_after(&again).child(child.clone())).await;
     assert_eq!(case.view(again.run).await.key, None);
+    assert_eq!(case.view(child.start.run).await.key.as_deref(), Some("k"));
+}
+
+/// A start whose key is held only while its run lives.
+fn held_while_running(case: &Case, workflow: &str, input: &str) -> Start {
+    let mut start = case.new_keyed_start(workflow, "k", input);
+    start.key.as_mut().unwrap().policy = KeyPolicy::WhileRunning;
+    start
+}
+
+/// While the run lives, the key names it. After its end a start with this policy gets the key, also for another workflow
+/// and input; one without the policy does not.
+pub async fn a_key_held_while_running_is_free_after_the_end(case: Case) {
+    let worker = case.join("wf").await;
+    let first = case.try_start(held_while_running(&case, "wf", "in")).await.unwrap().run;
+    let again = case.try_start(held_while_running(&case, "wf", "in")).await;
+    assert_eq!(again, Ok(Started { run: first, is_new: false }));
+    assert_refused!(case.try_start(held_while_running(&case, "wf", "another input")).await, Conflict);
+    let claimed = worker.claim_one().await;
+    worker.commit_done(case.turn(&claimed).completing("out")).await;
+    let kept = case.try_start(case.new_keyed_start("wf", "k", "in")).await;
+    assert_eq!(kept, Ok(Started { run: first, is_new: false }));
+    let start = held_while_running(&case, "other", "another input");
+    assert_eq!(case.try_start(start.clone()).await, Ok(Started { run: start.run, is_new: true }));
+    assert_eq!((case.view(first).await.key, case.view(start.run).await.key), (None, Some("k".into())));
+    assert_eq!(case.try_start(start.clone()).await, Ok(Started { run: start.run, is_new: true }));
+}
+
+/// A turn from a start and a child take the key of a run that has ended as a start does.
+pub async fn a_turn_and_a_child_take_the_key_of_an_ended_run(case: Case) {
+    let worker = case.join("wf").await;
+    let first = case.try_start(held_while_running(&case, "wf", "in")).await.unwrap().run;
+    let claimed = worker.claim_one().await;
+    worker.commit_done(case.turn(&claimed).completing("out")).await;
+    let turn = case.starting_turn(held_while_running(&case, "wf", "in"));
+    worker.commit_done(turn.clone()).await;
+    assert_eq!((case.view(first).await.key, case.view(turn.run).await.key), (None, Some("k".into())));
+    let parent = case.starting_turn(case.new_start("wf"));
+    worker.commit_done(parent.clone()).await;
+    worker.commit_done(case.turn_after(&turn).completing("out")).await;
+    let mut child = case.new_child(parent.run, 3, "child");
+    child.start = Start { parent: child.start.parent, ..held_while_running(&case, "child", "in") };
+    worker.commit_done(case.turn_after(&parent).child(child.clone())).await;
+    assert_eq!(case.view(turn.run).await.key, None);
     assert_eq!(case.view(child.start.run).await.key.as_deref(), Some("k"));
 }

@@ -1,6 +1,6 @@
 //! Workers of different builds: the rules and formats of new runs while an older build is joined.
 
-use outlast_core::event::{FORMAT, RULES};
+use outlast_core::event::{RULES, format_of_rules};
 use outlast_core::{ClaimRequest, Event, Join, Report, RunId, Start};
 
 use super::turn_ext::TurnExt;
@@ -22,14 +22,14 @@ async fn rules(case: &Case, run: RunId) -> (u32, u32) {
 /// New runs get the lowest rules that every joined session knows, and the format that goes with them.
 pub async fn new_runs_get_the_lowest_rules_that_every_session_knows(case: Case) {
     let run = case.start("wf").await;
-    assert_eq!(rules(&case, run).await, (RULES, FORMAT), "nobody is joined");
+    assert_eq!(rules(&case, run).await, (RULES, format_of_rules(RULES)), "nobody is joined");
     let new = case.join("none").await;
     let old = join_old(&case, "wf").await;
     let run = case.start("wf").await;
     assert_eq!(rules(&case, run).await, (1, 1));
     assert_eq!(old.claim_one().await.run, run, "the older build is given it, and not the newer run");
     old.leave().await;
-    assert_eq!(rules(&case, case.start("wf").await).await, (RULES, FORMAT));
+    assert_eq!(rules(&case, case.start("wf").await).await, (RULES, format_of_rules(RULES)));
     new.leave().await;
 }
 
@@ -56,7 +56,7 @@ pub async fn a_turn_from_a_start_keeps_its_rules(case: Case) {
     let old = join_old(&case, "wf").await;
     let turn = case.starting_turn(case.new_start("wf")).then(outlast_core::Then::Release);
     worker.commit_done(turn.clone()).await;
-    assert_eq!(rules(&case, turn.run).await, (RULES, FORMAT));
+    assert_eq!(rules(&case, turn.run).await, (RULES, format_of_rules(RULES)));
     old.claim_nothing().await;
 }
 
@@ -70,14 +70,14 @@ pub async fn a_beat_tells_the_rules_of_new_runs(case: Case) {
     case.crash(old).await;
     worker.takeover().await;
     assert_eq!(beat().await, RULES);
-    assert_eq!(rules(&case, case.start("wf").await).await, (RULES, FORMAT));
+    assert_eq!(rules(&case, case.start("wf").await).await, (RULES, format_of_rules(RULES)));
 }
 
 /// A worker cannot claim a run whose format it cannot read.
 pub async fn a_run_is_given_only_to_those_who_can_read_its_format(case: Case) {
     let run = case.start("wf").await;
     let worker = case.join("wf").await;
-    let old = ClaimRequest { format: FORMAT - 1, ..worker.request() };
+    let old = ClaimRequest { format: format_of_rules(RULES) - 1, ..worker.request() };
     let work = worker.work(old).await;
     assert!(work.claimed.is_empty());
     assert_eq!(work.next_due, None);

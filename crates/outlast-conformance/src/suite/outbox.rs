@@ -169,14 +169,14 @@ pub async fn a_message_reaches_a_run_that_its_worker_lets_go_in_the_same_call(ca
 /// Every kind of message is read back as it was sent.
 pub async fn every_sort_of_message_survives(case: Case) {
     let run = case.start("wf").await;
-    let awkward = Failure {
-        details: Some(serde_json::json!({ "run": run, "x": [1.5, null, "\u{0}ü"] })),
-        causes: vec!["below".into()],
-        ..Failure::new(FailureKind::Conflict, "key `k` is taken")
-    };
+    let mut awkward = Failure::new(FailureKind::Conflict, "key `k` is taken");
+    awkward.details = Some(serde_json::json!({ "run": run, "x": [1.5, null, "\u{0}ü"] }));
+    awkward.causes = ["below".into()].into();
     let (op, other) = (OpNumber(i64::MAX as u64), RunId::from_bits(u128::MAX));
     let bodies = [
         MessageBody::Hook { name: "h".into(), payload: text("x") },
+        MessageBody::Pause { reason: "p\u{0}ü".into() },
+        MessageBody::Resume,
         MessageBody::Cancel { reason: "r\u{0}ü".into() },
         MessageBody::Wake { op: None },
         MessageBody::Wake { op: Some(OpNumber(0)) },
@@ -192,6 +192,7 @@ pub async fn every_sort_of_message_survives(case: Case) {
             ],
         },
         MessageBody::Terminate { reason: String::new() },
+        MessageBody::Compensate { reason: "a\0b".into() },
     ];
     let messages = bodies.iter().map(|body| case.new_message_of(run, body.clone())).collect();
     assert!(case.world.send(messages).await.unwrap().iter().all(Result::is_ok));

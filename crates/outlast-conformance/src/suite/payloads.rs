@@ -91,11 +91,9 @@ pub async fn headers_of_a_start_survive(case: Case) {
 pub async fn failures_survive_exactly(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;
-    let failure = Failure {
-        details: Some(Payload::from_json_text("{\"code\":402,\"nothing\":null}").decode().unwrap()),
-        causes: vec!["the bank said no".into(), "\u{0}".into()],
-        ..Failure::new(FailureKind::Fatal, "no \u{0} money").of_step("charge", 3)
-    };
+    let mut failure = Failure::new(FailureKind::Fatal, "no \u{0} money").of_step("charge", 3);
+    failure.details = Some(Payload::from_json_text("{\"code\":402,\"nothing\":null}").decode().unwrap());
+    failure.causes = ["the bank said no".into(), "\u{0}".into()].into();
     let mut turn = case.turn(&worker.claim_one().await).then(Then::End(Status::Failed));
     turn.events = vec![Event::RunFailed { failure: failure.clone() }];
     worker.commit_done(turn).await;

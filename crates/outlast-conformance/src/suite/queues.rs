@@ -3,7 +3,7 @@
 use outlast_core::limits::{DEADLINE_GRACE, NAME_BYTES_MAX, QUEUE_DEFAULT, QUEUES_MAX};
 use outlast_core::queue::workflow_of_step;
 use outlast_core::{
-    Event, Join, ListOrder, QueuedSteps, RunId, RunQuery, Start, StartKey, Started, Status, Then,
+    BuiltInRuns, Event, Join, ListOrder, QueuedSteps, RunId, RunQuery, Start, StartKey, Started, Status, Then,
 };
 
 use super::case::text;
@@ -200,7 +200,12 @@ pub async fn a_turn_from_a_start_keeps_the_queue(case: Case) {
 pub async fn a_key_returns_its_run_from_another_queue(case: Case) {
     let first = case.new_keyed_start("wf", "k", "in");
     case.try_start(first.clone()).await.unwrap();
-    let key = Some(StartKey { text: "k".into(), digest: text("in").digest(), window: None });
+    let key = Some(StartKey {
+        text: "k".into(),
+        digest: text("in").digest(),
+        window: None,
+        policy: Default::default(),
+    });
     let second = Start { key, input: text("in"), priority: 1, ..case.new_queued_start("wf", "gpu") };
     assert_eq!(case.try_start(second).await, Ok(Started { run: first.run, is_new: false }));
     assert_eq!(&*case.view(first.run).await.queue, QUEUE_DEFAULT);
@@ -329,6 +334,23 @@ pub async fn lists_leave_queued_steps_out(case: Case) {
         }
     }
     assert_eq!(found, [runs[1], runs[3]]);
+}
+
+/// Lists leave runs of built-in workflows out, unless they are requested or their workflow is.
+pub async fn lists_leave_built_in_runs_out(case: Case) {
+    let mut runs = Vec::new();
+    for workflow in ["outlast:schedule", "outlasting", "step:resize", "a", "outlast:schedule"] {
+        runs.push(case.start(workflow).await);
+    }
+    let plain = RunQuery { order: ListOrder::OldestFirst, limit: 10, ..RunQuery::default() };
+    assert_eq!(case.listed(plain.clone()).await, [runs[1], runs[3]]);
+    let pending = RunQuery { statuses: vec![Status::Pending], ..plain.clone() };
+    assert_eq!(case.listed(pending).await, [runs[1], runs[3]]);
+    let built_in = RunQuery { built_in: BuiltInRuns::Listed, ..plain.clone() };
+    assert_eq!(case.listed(built_in.clone()).await, [runs[0], runs[1], runs[3], runs[4]]);
+    assert_eq!(case.listed(RunQuery { queued_steps: QueuedSteps::Listed, ..built_in }).await, runs);
+    let named = RunQuery { workflow: Some("outlast:schedule".into()), ..plain };
+    assert_eq!(case.listed(named).await, [runs[0], runs[4]]);
 }
 
 /// A queue that many runs of others stand beside is as quick to look into.

@@ -2,14 +2,14 @@
 //! happens to it and which messages came meanwhile.
 
 use outlast_core::limits::FAILED_BUILDS_MAX;
-use outlast_core::state::{Awaiting, ready_after_send, resumed};
+use outlast_core::state::{Awaiting, PauseEffect, ready_after_send, resumed};
 use outlast_core::takeover::HeldRuns;
 use outlast_core::{
-    ClaimRequest, Claimed, Code, EndableWithoutCode, HolderColumns, MessageBody, NewMessage, Readiness,
-    ReleaseReason, Released, RowChange, RunId, RunView, Start, Status, Then, Timestamp, Turn,
+    ClaimRequest, Claimed, Code, EndableWithoutCode, HolderColumns, Marks, MessageBody, NewMessage,
+    Readiness, ReleaseReason, Released, RowChange, RunId, RunView, Start, Status, Then, Timestamp, Turn,
 };
 
-use super::turn_ext::{TurnExt, stuck_by, wait, wait_until};
+use super::turn_ext::{TurnExt, stuck_by, wait, wait_for_retry, wait_until};
 use super::{Case, TestWorker};
 
 /// The build that looks whether a run is ready; it never fails.
@@ -36,6 +36,7 @@ pub enum UnreadKind {
     Payload,
     Cancel,
     Terminate,
+    Pause,
 }
 
 /// What a turn adds to the history.
@@ -50,12 +51,14 @@ pub enum Added {
 /// What becomes of the run after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
-pub enum Next {
+pub enum AfterTurn {
     Hold,
     Wait,
     WaitUntil,
+    WaitForRetry,
     Release,
     Complete,
+    Fail,
     Stuck,
 }
 
@@ -69,9 +72,22 @@ pub struct Combination {
     /// The events of the turn.
     pub added: Added,
     /// What becomes of the run.
-    pub next: Next,
+    pub next: AfterTurn,
     /// Whether the turn changes the columns that only the holder changes.
     pub changes_columns: bool,
+}
+
+impl AfterTurn {
+    const ALL: [Self; 8] = [
+        Self::Hold,
+        Self::Wait,
+        Self::WaitUntil,
+        Self::WaitForRetry,
+        Self::Release,
+        Self::Complete,
+        Self::Fail,
+        Self::Stuck,
+    ];
 }
 
 impl Before {
@@ -95,7 +111,7 @@ impl Before {
 }
 
 impl UnreadKind {
-    const ALL: [Self; 4] = [Self::Nothing, Self::Payload, Self::Cancel, Self::Terminate];
+    const ALL: [Self; 5] = [Self::Nothing, Self::Payload, Self::Cancel, Self::Terminate, Self::Pause];
 
     fn message(self, case: &Case, run: RunId) -> Option<NewMessage> {
         match self {
@@ -105,7 +121,13 @@ impl UnreadKind {
             Self::Terminate => {
                 Some(case.new_message_of(run, MessageBody::Terminate { reason: "enough".into() }))
             }
+            Self::Pause => Some(case.new_message_of(run, MessageBody::Pause { reason: "closed".into() })),
         }
+    }
+
+    /// The marks of a run that got it.
+    fn marks(self) -> Marks {
+        if self == Self::Pause { Marks::PAUSED } else { Marks::NONE }
     }
 
     /// The positions of the messages that need no code, when this is the first message of its run.
@@ -122,10 +144,14 @@ impl Combination {
     pub fn all() -> Vec<Self> {
         let mut all = Vec::new();
         for before in Before::all() {
-            for unread in UnreadKind::ALL {
+            // Crashes and failed builds make no difference to a pause.
+            let is_plain = before.crashes == 0 && before.failed == 0;
+            for unread in
+                UnreadKind::ALL.into_iter().filter(|unread| is_plain || *unread != UnreadKind::Pause)
+            {
                 for added in [Added::Nothing, Added::Step, Added::CancelRequested] {
                     for next in
-                        [Next::Hold, Next::Wait, Next::WaitUntil, Next::Release, Next::Complete, Next::Stuck]
+                        AfterTurn::ALL.into_iter().filter(|next| is_plain || *next != AfterTurn::WaitForRetry)
                     {
                         let changes_columns = added == Added::Step && before.keeps;
                         all.push(Self { before, unread, added, next, changes_columns });
@@ -144,15 +170,24 @@ impl Combination {
             Added::Step => turn.steps(1),
             Added::CancelRequested => turn.with_cancel_requested(),
         };
-        let turn =
-            if self.changes_columns { turn.clearing_crashes().keeping(7).clearing_deadline() } else { turn };
+        let turn = if self.changes_columns {
+            let turn = turn.clearing_crashes().keeping(7).clearing_deadline();
+            turn.with_columns(|columns| {
+                columns.marks = if columns.marks.is_empty() { Marks::COMPENSATED } else { Marks::NONE };
+                columns.continued += 1;
+            })
+        } else {
+            turn
+        };
         match self.next {
-            Next::Hold => turn,
-            Next::Wait => turn.then(wait()),
-            Next::WaitUntil => turn.then(wait_until(case.later(60))),
-            Next::Release => turn.then(Then::Release),
-            Next::Complete => turn.completing("out"),
-            Next::Stuck => turn.then(stuck_by("new")),
+            AfterTurn::Hold => turn,
+            AfterTurn::Wait => turn.then(wait()),
+            AfterTurn::WaitUntil => turn.then(wait_until(case.later(60))),
+            AfterTurn::WaitForRetry => turn.then(wait_for_retry(case.later(60))),
+            AfterTurn::Release => turn.then(Then::Release),
+            AfterTurn::Complete => turn.completing("out"),
+            AfterTurn::Fail => turn.failing(),
+            AfterTurn::Stuck => turn.then(stuck_by("new")),
         }
     }
 }
@@ -181,7 +216,12 @@ impl Prober<'_> {
         let start = Start { deadline, ..self.case.new_start(workflow) };
         let turn = self.case.starting_turn(start).keeping(if before.keeps { 3 } else { 0 });
         let turn = if before.has_begun { turn.steps(1) } else { turn };
-        let turn = turn.with_columns(|columns| columns.crashes = before.crashes).then(Then::Release);
+        let turn = turn.with_columns(|columns| {
+            columns.crashes = before.crashes;
+            columns.is_retrying = before.keeps;
+            columns.marks = if before.keeps { Marks::COMPENSATED } else { Marks::NONE };
+        });
+        let turn = turn.then(Then::Release);
         self.worker.commit_done(turn.clone()).await;
         for number in 0..before.failed {
             let claimed = self.claim(workflow).await;
@@ -211,12 +251,13 @@ async fn prober(case: &Case) -> Prober<'_> {
 fn ready_at(
     ready: Readiness,
     unread: UnreadKind,
+    marks: Marks,
     consumed: u64,
     next_event: u64,
     now: Timestamp,
 ) -> Option<Timestamp> {
     let has_unread = unread != UnreadKind::Nothing;
-    ready.choose(has_unread, unread.codeless().can_end(consumed, next_event)).moment(now)
+    ready.choose(has_unread, unread.codeless().can_end(consumed, next_event), marks).moment(now)
 }
 
 /// What core makes of the row is what the world shows after every turn.
@@ -226,6 +267,7 @@ pub async fn every_turn_is_stored_as_core_computes(case: Case) {
         let (workflow, what) = (format!("wf-{index}"), format!("{combination:?}"));
         let run = prober.make(&workflow, combination.before).await;
         let claimed = prober.claim(&workflow).await;
+        assert_eq!(claimed.columns.is_retrying, combination.before.keeps, "a claim changes nothing: {what}");
         if let Some(message) = combination.unread.message(&case, run) {
             case.try_send(message).await.unwrap();
         }
@@ -234,8 +276,10 @@ pub async fn every_turn_is_stored_as_core_computes(case: Case) {
         let change = RowChange::of(&turn, prober.worker.session);
         let view = case.view(run).await;
         compare_turn(&view, &change, &claimed, combination.unread, &what);
-        let at =
-            ready_at(change.ready, combination.unread, view.consumed, change.next_event, case.clock.now());
+        let (unread, now) = (combination.unread, case.clock.now());
+        let marks = change.marks_after(unread.marks().with(claimed.columns.marks));
+        assert_eq!(view.marks, marks, "{what}");
+        let at = ready_at(change.ready, unread, marks, view.consumed, change.next_event, now);
         prober.expect_ready(&workflow, at, &what).await;
         if change.owner.is_some() {
             prober.worker.commit_done(case.turn_after(&turn).completing("out")).await;
@@ -248,12 +292,16 @@ fn compare_turn(view: &RunView, change: &RowChange<'_>, claimed: &Claimed, unrea
     assert_eq!((view.wake_at, &*view.waits), (change.wake_at, change.waits), "{what}");
     assert_eq!(view.consumed, change.consumed.unwrap_or(claimed.consumed), "{what}");
     assert_eq!((view.crashes, view.kept), (change.columns.crashes, change.columns.kept), "{what}");
+    assert_eq!(view.marks.of_holder(), change.columns.marks, "{what}");
     assert_eq!(
         (view.deadline, view.ended_at.is_some()),
         (change.columns.deadline, change.has_ended()),
         "{what}"
     );
     assert_eq!(view.failed_builds, change.columns.failed_builds, "{what}");
+    assert_eq!(view.generation, change.columns.continued + 1, "{what}");
+    let is_retrying = change.columns.is_retrying && change.status == Status::Waiting;
+    assert_eq!((view.is_retrying, &view.failure), (is_retrying, &change.columns.failure), "{what}");
     let stuck = change.columns.stuck.clone().filter(|_| change.status == Status::Stuck);
     assert_eq!(view.stuck.as_ref(), stuck.as_deref(), "{what}");
     let is_cancel_requested = unread == UnreadKind::Cancel || change.requests_cancel;
@@ -312,7 +360,8 @@ async fn end_session(prober: &Prober<'_>, runs: &[(Before, UnreadKind)], is_cras
     for (workflow, claimed, what, unread) in held {
         let freed = Released::of(&claimed.columns, claimed.seq, why);
         compare_freed(&case.view(claimed.run).await, &freed, &claimed.columns, &what);
-        let at = ready_at(freed.ready, unread, claimed.consumed, claimed.seq, case.clock.now());
+        let (marks, now) = (unread.marks(), case.clock.now());
+        let at = ready_at(freed.ready, unread, marks, claimed.consumed, claimed.seq, now);
         prober.expect_ready(&workflow, at, &what).await;
     }
 }
@@ -325,6 +374,8 @@ fn compare_freed(view: &RunView, freed: &Released, before: &HolderColumns, what:
         "{what}"
     );
     assert_eq!((view.kept, view.deadline), (before.kept, before.deadline), "{what}");
+    assert_eq!(view.marks.of_holder(), before.marks, "{what}");
+    assert_eq!(view.generation, before.continued + 1, "{what}");
     let stuck = freed.columns.stuck.clone().filter(|_| freed.status == Status::Stuck);
     assert_eq!(view.stuck.as_ref(), stuck.as_deref(), "{what}");
 }
@@ -333,8 +384,9 @@ fn compare_freed(view: &RunView, freed: &Released, before: &HolderColumns, what:
 pub async fn every_message_and_resume_wakes_as_core_computes(case: Case) {
     let prober = prober(&case).await;
     let all = Before::all().into_iter().flat_map(|before| {
-        let nexts = [None, Some(Next::Hold), Some(Next::Wait), Some(Next::WaitUntil), Some(Next::Stuck)];
-        nexts.into_iter().flat_map(move |next| UnreadKind::ALL.map(|unread| (before, next, unread)))
+        let nexts = [AfterTurn::Hold, AfterTurn::Wait, AfterTurn::WaitUntil, AfterTurn::Stuck];
+        let nexts = nexts.map(Some).into_iter().chain([None]);
+        nexts.flat_map(move |next| UnreadKind::ALL.map(|unread| (before, next, unread)))
     });
     for (index, (before, next, unread)) in all.enumerate() {
         let (workflow, what) = (format!("wf-{index}"), format!("{before:?} {next:?} {unread:?}"));
@@ -361,6 +413,7 @@ pub async fn every_message_and_resume_wakes_as_core_computes(case: Case) {
             starts_later: false,
             can_end: unread.codeless().can_end(0, seq),
             ready_at,
+            pause: PauseEffect::of(Marks::NONE, unread.marks(), view.deadline, None),
         };
         let now = case.clock.now();
         let expected = match unread.message(&case, run) {
@@ -370,7 +423,7 @@ pub async fn every_message_and_resume_wakes_as_core_computes(case: Case) {
             }
             // Without a message it is resumed.
             None => {
-                let expected = resumed(run, view.status, ready_at, now);
+                let expected = resumed(run, view.status, view.marks, ready_at, now);
                 let answer = case.world.resume(run).await;
                 assert_eq!(answer.is_ok(), expected.is_ok(), "{what}");
                 if answer.is_ok() {

@@ -1,6 +1,6 @@
 //! Terminating: a run ends without its code, and any worker may end it.
 
-use outlast_core::event::FORMAT;
+use outlast_core::event::{RULES, format_of_rules};
 use outlast_core::{ClaimRequest, Ended, Outcome, RunId, Status, Timestamp};
 
 use super::turn_ext::{TurnExt, failure, stuck, wait};
@@ -134,7 +134,7 @@ pub async fn a_terminate_that_came_before_a_run_got_stuck_counts(case: Case) {
 pub async fn a_run_that_is_terminated_needs_its_format(case: Case) {
     let worker = case.join("wf").await;
     let run = parked_after_a_turn(&case, &worker, wait()).await;
-    let old = ClaimRequest { format: FORMAT - 1, ..worker.request() };
+    let old = ClaimRequest { format: format_of_rules(RULES) - 1, ..worker.request() };
     assert!(worker.work(old.clone()).await.claimed.is_empty());
     case.terminate(run).await;
     assert!(worker.work(old).await.claimed.is_empty());

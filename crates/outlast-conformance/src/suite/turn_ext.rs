@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use outlast_core::{
-    Event, Failure, FailureKind, HolderColumns, NewChild, NewMessage, OpNumber, Status, Stuck, StuckReason,
-    Then, Timestamp, Turn, Wait,
+    Event, Failure, FailureKind, HolderColumns, NewChild, NewMessage, OpNumber, RunContinued, RunStarted,
+    Start, Status, Stuck, StuckReason, Then, Timestamp, Turn, Wait,
 };
 
 use super::case::{BUILD, text};
@@ -59,6 +59,9 @@ pub(crate) trait TurnExt: Sized {
     /// The turn fires timers up to this time.
     #[must_use]
     fn firing(self, until: Timestamp) -> Self;
+    /// The turn continues the run as a new generation, with this version of its workflow.
+    #[must_use]
+    fn continuing(self, start: &Start, version: u32) -> Self;
 }
 
 impl TurnExt for Turn {
@@ -147,6 +150,18 @@ impl TurnExt for Turn {
     fn firing(self, until: Timestamp) -> Self {
         Self { fired_until: Some(until), ..self }
     }
+
+    fn continuing(mut self, start: &Start, version: u32) -> Self {
+        let Event::RunStarted(started) = start.event() else { unreachable!("a start begins a run") };
+        let begin = RunContinued::of_start(RunStarted { version, ..started });
+        let generation = self.columns.after.continued + 2;
+        self.events.push(Event::RunContinued(Box::new(RunContinued { generation, ..begin })));
+        let seq = self.seq;
+        self.with_columns(|columns| {
+            columns.replay_from = seq;
+            columns.continued += 1;
+        })
+    }
 }
 
 /// The failure with which [`TurnExt::failing`] and [`TurnExt::cancelling`] end a run.
@@ -164,6 +179,12 @@ pub(crate) fn wait_until(at: Timestamp) -> Then {
     Then::Wait { wake_at: Some(at), waits: vec![Wait::Timer { op: 0, until: at }] }
 }
 
+/// Waits until the next attempt of a step, or for a message.
+pub(crate) fn wait_for_retry(at: Timestamp) -> Then {
+    let retry = Wait::Retry { op: 0, name: "charge".into(), until: at };
+    Then::Wait { wake_at: Some(at), waits: vec![retry] }
+}
+
 /// Stuck, as the usual build leaves it.
 pub(crate) fn stuck() -> Then {
     stuck_by(BUILD)
@@ -171,6 +192,6 @@ pub(crate) fn stuck() -> Then {
 
 /// Stuck, as this build leaves it.
 pub(crate) fn stuck_by(build: &str) -> Then {
-    let message = "history has a timer, code asked for a step".into();
-    Then::Stuck(Stuck { reason: StuckReason::Diverged, message, build: build.into() })
+    let message = "history has a timer, code asked for a step";
+    Then::Stuck(Stuck::new(StuckReason::Diverged, message).in_build(build))
 }

@@ -213,7 +213,7 @@ impl Scenario {
         let other = [serde_json::json!("seven"), serde_json::json!({"n": 7}), serde_json::json!(-1.5)];
         let payload = if self.rng.u32(0..3) == 0 { &number } else { &other[self.rng.usize(0..3)] };
         // It may have ended meanwhile.
-        let _refused = self.client.send(run, &hook, payload).await;
+        let _refused = self.client.send(run, hook, payload).await;
     }
 
     /// Sends to runs that wait for a payload.

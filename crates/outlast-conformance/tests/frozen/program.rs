@@ -178,7 +178,7 @@ pub(crate) const QUEUES: &str = "queues";
 impl Job {
     /// Lets the step travel, in some runs, by what it is rather than by chance: so programs are the same
     /// with and without queues.
-    fn in_line(&self, ctx: &Context, step: StepOperation<u64>) -> StepOperation<u64> {
+    fn in_line(&self, ctx: &Context, step: StepOperation<u64, Self>) -> StepOperation<u64, Self> {
         if !ctx.headers().contains_key(QUEUES) {
             return step;
         }
@@ -192,12 +192,13 @@ impl Job {
 
 /// An operation of any kind.
 enum Asked {
-    Step(StepOperation<u64>),
+    Step(StepOperation<u64, Job>),
+    Call(StepOperation<u64, u8>),
     Timer(TimerOperation),
     Hook(HookOperation<u64>),
     Child(ChildOperation<String>),
     Abandoned(AbandonedChild),
-    Text(StepOperation<String>),
+    Text(StepOperation<String, Job>),
     Number(ChildOperation<u64>),
 }
 
@@ -209,11 +210,11 @@ impl Leaf {
             Self::Hasty(job) => Asked::Step(job.in_line(ctx, ctx.step(hasty, job))),
             Self::Call(number) => {
                 let call = async |number: u8| Ok::<_, StepError>(u64::from(number));
-                Asked::Step(ctx.call(&format!("call-{number}"), *number, call))
+                Asked::Call(ctx.call(&format!("call-{number}"), *number, call))
             }
             Self::Sleep(millis) => Asked::Timer(ctx.sleep(format!("{millis}ms"))),
             Self::Hook(name, timeout) => {
-                let hook = ctx.hook(&format!("hook-{name}"));
+                let hook = ctx.hook(format!("hook-{name}"));
                 Asked::Hook(match timeout {
                     Some(millis) => hook.timeout(format!("{millis}ms")),
                     None => hook,
@@ -248,6 +249,7 @@ impl Asked {
     async fn outcome(self) -> Result<String, Error> {
         match self {
             Self::Step(step) => step.await.map(|output| format!("s{output}")),
+            Self::Call(call) => call.await.map(|output| format!("s{output}")),
             Self::Timer(timer) => timer.await.map(|()| "t".into()),
             Self::Hook(hook) => hook.await.map(|payload| format!("h{payload}")),
             Self::Child(child) => child.await.map(|output| format!("c{}", output.len())),
@@ -312,7 +314,7 @@ fn interpret<'a>(ctx: &'a Context, program: &'a Program) -> Interpreted<'a> {
             Program::Take(name, count) => {
                 let mut taken = Vec::new();
                 for _ in 0..*count {
-                    taken.push(ctx.hook::<u64>(&format!("hook-{name}")).await?);
+                    taken.push(ctx.hook::<u64>(format!("hook-{name}")).await?);
                 }
                 format!("{taken:?}")
             }

@@ -1,6 +1,6 @@
 //! What an event concerns, and events without their payloads: for views.
 
-use super::{Event, Judgement, OpNumber, RunStarted};
+use super::{CompensationInput, Event, Judgement, OpNumber, RunStarted};
 use crate::id::MessageId;
 use crate::payload::Payload;
 
@@ -24,6 +24,12 @@ impl Event {
             Self::TimerWoken { ops, .. } => ops.contains(&op),
             Self::HookReceived { judgement, .. } => *judgement == Judgement::TakenBy(op),
             Self::CancelRequested { pauses, ends, .. } => pauses.contains(&op) || ends.contains(&op),
+            Self::CompensationStarted { op: own, of, .. } => [*own, *of].contains(&op),
+            Self::CompensationsKept { op: own, of } => *own == op || of.contains(&op),
+            Self::IterationEnded(ended) => [ended.op, ended.of].contains(&op),
+            Self::CompensationRegistered(registered) => {
+                registered.op == op || registered.input == CompensationInput::Undo(op)
+            }
             other => other.op() == Some(op),
         }
     }
@@ -39,7 +45,18 @@ impl Event {
             | Self::HookReceived { payload, .. }
             | Self::ChildCompleted { output: payload, .. }
             | Self::ValueRecorded { value: Ok(payload), .. } => *payload = Payload::null(),
+            Self::RunContinued(continued) => continued.started.input = Payload::null(),
             Self::ChildStarted(child) => child.input = Payload::null(),
+            Self::CompensationRegistered(registered) => {
+                if let CompensationInput::Value(Ok(input)) = &mut registered.input {
+                    *input = Payload::null();
+                }
+            }
+            Self::IterationEnded(ended) => {
+                if let Ok(state) = &mut ended.state {
+                    *state = Payload::null();
+                }
+            }
             Self::StepRetried { details, .. } => *details = None,
             _ => {}
         }

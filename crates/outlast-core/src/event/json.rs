@@ -3,6 +3,10 @@
 //! Events are written by hand, because a payload is already JSON and must be inserted unchanged. They are read through
 //! one flat struct of borrowed fields, because a tagged enum would copy every payload twice.
 
+mod compensations;
+mod generations;
+mod iterations;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -10,13 +14,15 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{ChildStarted, Event, Judgement, OpNumber, Queued, RunStarted, format_of_rules};
+use crate::cut::{CarriedChild, EventPlace};
 use crate::failure::Failure;
 use crate::id::{MessageId, RunId};
+use crate::iteration::IterationCut;
 use crate::limits::QUEUE_DEFAULT;
 use crate::payload::Payload;
 use crate::queue::default_queue;
 use crate::retry::Policy;
-use crate::run::{Parent, ParentEnd, Requester};
+use crate::run::{Parent, ParentEnd, Requester, Status};
 use crate::time::Timestamp;
 
 /// The part of an error text that says that a newer build is needed, not a backup.
@@ -78,6 +84,8 @@ fn write(event: &Event, out: &mut String) {
     }
     match event {
         Event::RunStarted(started) => write_run_started(started, &mut object),
+        Event::RunContinued(continued) => generations::write(continued, &mut object),
+        Event::IterationEnded(ended) => iterations::write(ended, &mut object),
         Event::RunCompleted { output }
         | Event::StepCompleted { output, .. }
         | Event::ChildCompleted { output, .. } => object.payload("output", output),
@@ -105,9 +113,13 @@ fn write(event: &Event, out: &mut String) {
             }
         }
         Event::ChildStarted(child) => write_child_started(child, &mut object),
+        Event::CompensationRegistered(_)
+        | Event::CompensationsKept { .. }
+        | Event::CompensationStarted { .. }
+        | Event::RunCompensating { .. } => compensations::write(event, &mut object),
         Event::ChildDetached { run, .. } => object.json("run", run),
         Event::TagsSet { tags, .. } => object.json("tags", tags),
-        Event::VersionChosen { name } => object.text("name", name),
+        Event::VersionChosen { name } | Event::LoopStarted { name, .. } => object.text("name", name),
         Event::StepDropped { .. }
         | Event::TimerFired { .. }
         | Event::TimerCancelled { .. }
@@ -179,6 +191,10 @@ fn write_run_started(started: &RunStarted, object: &mut Object<'_>) {
     object.text("workflow", &started.workflow);
     object.number("version", i64::from(started.version));
     object.number("format", i64::from(format_of_rules(started.rules)));
+    write_start(started, object);
+}
+
+fn write_start(started: &RunStarted, object: &mut Object<'_>) {
     if started.rules > 1 {
         object.number("rules", i64::from(started.rules));
     }
@@ -365,6 +381,8 @@ struct Fields<'a> {
     headers: Option<BTreeMap<String, String>>,
     tags: Option<BTreeMap<String, String>>,
     ops: Option<Vec<u64>>,
+    of: Option<u64>,
+    ends_as: Option<Status>,
     run: Option<RunId>,
     parent: Option<RunId>,
     parent_op: Option<u64>,
@@ -376,6 +394,14 @@ struct Fields<'a> {
     // Boxed, because every event is read through this struct and few have this field.
     policy: Option<Box<Policy>>,
     requester: Option<Box<Requester>>,
+    skips_from: Option<u64>,
+    generation: Option<u64>,
+    next_op: Option<u64>,
+    children: Option<Vec<CarriedChild>>,
+    kept: Option<Vec<EventPlace>>,
+    previous: Option<Vec<u64>>,
+    iteration: Option<u64>,
+    cut: Option<Box<IterationCut>>,
 }
 
 fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
@@ -441,6 +467,7 @@ fn read(mut fields: Fields<'_>) -> Result<Event, EventError> {
     let need = Need { kind: &kind };
     Ok(match &*kind {
         "run_started" => Event::RunStarted(read_run_started(fields, &need)?),
+        "run_continued" => Event::RunContinued(Box::new(generations::read(fields, &need)?)),
         "run_completed" => {
             Event::RunCompleted { output: need.payload("output", fields.output, &fields.codec)? }
         }
@@ -467,7 +494,15 @@ fn read(mut fields: Fields<'_>) -> Result<Event, EventError> {
                 None => Ok(need.payload("value", fields.value, &fields.codec)?),
             },
         },
+        compensation if compensation.starts_with("compensation") => {
+            compensations::read_compensation(fields, &need)?
+        }
+        "run_compensating" => Event::RunCompensating {
+            ends_as: need.field("ends_as", fields.ends_as)?,
+            failure: need.field("failure", fields.failure)?,
+        },
         "operation_cancelled" => Event::OperationCancelled { op: need.op(fields.op)? },
+        "loop_started" | "iteration_ended" => iterations::read(fields, &need)?,
         "version_chosen" => Event::VersionChosen { name: need.field("name", fields.name)?.into() },
         "cancel_requested" => Event::CancelRequested {
             message: fields.message,
@@ -643,7 +678,7 @@ impl Need<'_> {
     }
 }
 
-fn hex_into(bytes: &[u8], out: &mut String) {
+pub(crate) fn hex_into(bytes: &[u8], out: &mut String) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     out.reserve(bytes.len() * 2);
     for byte in bytes {
@@ -652,7 +687,7 @@ fn hex_into(bytes: &[u8], out: &mut String) {
     }
 }
 
-fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
     // `from_str_radix` would accept a sign.
     if !text.len().is_multiple_of(2) || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;

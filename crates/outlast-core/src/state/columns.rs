@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::failed_builds::FailedBuilds;
-use crate::run::{Start, Stuck};
+use crate::marks::Marks;
+use crate::run::{RunFailure, Start, Stuck};
 use crate::time::Timestamp;
 use crate::turn::Turn;
 
@@ -21,6 +22,18 @@ pub struct HolderColumns {
     pub stuck: Option<Box<Stuck>>,
     /// The builds that could not continue it.
     pub failed_builds: FailedBuilds,
+    /// Those of its marks that only the holder sets and clears ([`Marks::OF_HOLDER`]). The row has further marks.
+    pub marks: Marks,
+    /// The number of the first event that a replay needs: the first event of the turn with the last cut, 0 without
+    /// one. Claims do not load turns before it.
+    pub replay_from: u64,
+    /// How often it has continued as a new generation.
+    pub continued: u64,
+    /// Whether it waits for the next attempt of a step. It is written when the holder lets go of the run: a run that is
+    /// claimed keeps the value until then.
+    pub is_retrying: bool,
+    /// Why it failed. Only a run that has ended as failed has it.
+    pub failure: Option<Box<RunFailure>>,
 }
 
 impl HolderColumns {
@@ -32,7 +45,8 @@ impl HolderColumns {
     /// The columns after the end of a run.
     #[must_use]
     pub fn ended(&self) -> Self {
-        Self { kept: self.kept, ..Self::default() }
+        let Self { kept, replay_from, continued, marks, .. } = *self;
+        Self { kept, replay_from, continued, marks: marks.ended(), ..Self::default() }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::failed_builds::FailedBuilds;
 use crate::limits::FAILED_BUILDS_MAX;
+use crate::marks::Marks;
 use crate::payload::Payload;
 use crate::run::StuckReason;
 
@@ -28,7 +29,20 @@ fn all_columns() -> Vec<HolderColumns> {
                 for stuck in [None, Some(stuck("old-0"))] {
                     let failed_builds = failed_builds.clone();
                     let stuck = stuck.map(Box::new);
-                    all.push(HolderColumns { crashes, kept, deadline, stuck, failed_builds });
+                    let marks = if kept > 0 { Marks::OF_HOLDER } else { Marks::NONE };
+                    let (replay_from, continued) = (kept, kept);
+                    all.push(HolderColumns {
+                        crashes,
+                        kept,
+                        deadline,
+                        stuck,
+                        failed_builds,
+                        marks,
+                        replay_from,
+                        continued,
+                        is_retrying: kept > 0,
+                        failure: None,
+                    });
                 }
             }
         }
@@ -92,7 +106,7 @@ fn all_turns() -> Vec<Turn> {
 /// When the run is ready, for every sort of unread messages.
 fn moments(ready: Readiness) -> [Option<Timestamp>; 3] {
     [(false, false), (true, false), (true, true)]
-        .map(|(has_unread, can_end)| ready.choose(has_unread, can_end).moment(moment(10)))
+        .map(|(has_unread, can_end)| ready.choose(has_unread, can_end, Marks::NONE).moment(moment(10)))
 }
 
 #[test]

@@ -37,8 +37,8 @@ fn line(view: &OperationView) -> String {
     if let Some(at) = view.ended_at {
         line.push_str(&format!(" to {}", seconds(at)));
     }
-    if view.attempts > 0 {
-        line.push_str(&format!(" attempts {}", view.attempts));
+    if view.attempt_count > 0 {
+        line.push_str(&format!(" attempts {}", view.attempt_count));
     }
     for (what, at) in [("retry", view.retry_at), ("until", view.until)] {
         line.extend(at.map(|at| format!(" {what} {}", seconds(at))));
@@ -386,6 +386,93 @@ fn a_rejected_payload_is_listed_with_the_oldest_hook_and_leaves_it_open() {
             0 hook x completed from 3 to 5 until 90 out 5 rejected 4 at 4: not a text
             1 hook x open from 6 until 90 rejected 6 at 8: no number
             2 hook x open from 7
+        "#]],
+    );
+}
+
+/// The attempts of one step: number, due time, end, failure, and the build that recorded it.
+fn check_attempts(events: Vec<Event>, expected: Expect) {
+    let mut history = turns(events);
+    for turn in &mut history {
+        turn.build = if turn.seq < 3 { "v1".into() } else { "v2".into() };
+    }
+    let seconds = |at: Timestamp| at.as_micros() / 1_000_000;
+    let mut lines = String::new();
+    for attempt in &operations(&history)[0].attempts {
+        lines.push_str(&format!("{} due {}", attempt.number, seconds(attempt.due_at)));
+        lines.extend(attempt.ended_at.map(|at| format!(" to {}", seconds(at))));
+        lines.extend(attempt.failure.as_ref().map(|failure| format!(" {:?}", failure.message)));
+        lines.extend(attempt.build.as_ref().map(|build| format!(" by {build}")));
+        lines.push('\n');
+    }
+    expected.assert_eq(&lines);
+}
+
+#[test]
+fn every_attempt_has_its_due_time_its_end_and_its_failure() {
+    let failed = Event::StepFailed { op: OpNumber(0), failure: failure("no", 3) };
+    check_attempts(
+        vec![started(2), step(0), retried(0, 1), retried(0, 2), failed],
+        expect![[r#"
+            1 due 1 to 2 "busy" by v1
+            2 due 10 to 3 "busy" by v2
+            3 due 20 to 4 "no" by v2
+        "#]],
+    );
+    check_attempts(
+        vec![
+            started(2),
+            step(0),
+            retried(0, 1),
+            Event::StepCompleted { op: OpNumber(0), output: payload(7) },
+        ],
+        expect![[r#"
+            1 due 1 to 2 "busy" by v1
+            2 due 10 to 3 by v2
+        "#]],
+    );
+}
+
+#[test]
+fn the_next_attempt_of_an_open_step_is_listed_before_it_begins() {
+    check_attempts(
+        vec![started(2), step(0), retried(0, 1)],
+        expect![[r#"
+            1 due 1 to 2 "busy" by v1
+            2 due 10
+        "#]],
+    );
+}
+
+#[test]
+fn an_attempt_that_never_began_is_not_listed() {
+    check_attempts(
+        vec![started(2), step(0), retried(0, 1), cancel_of(&[0], &[])],
+        expect![[r#"
+            1 due 1 to 2 "busy" by v1
+        "#]],
+    );
+    check_attempts(vec![started(2), step(0), cancel_of(&[0], &[])], expect![[""]]);
+    check_attempts(
+        vec![started(2), step(0), retried(0, 1), Event::StepDropped { op: OpNumber(0) }],
+        expect![[r#"
+            1 due 1 to 2 "busy" by v1
+        "#]],
+    );
+}
+
+#[test]
+fn an_attempt_without_a_recorded_outcome_ends_with_its_step() {
+    check_attempts(
+        vec![started(2), step(0), cancel_of(&[0], &[0])],
+        expect![[r#"
+            1 due 1 to 2 "cancelled: enough; a worker that was lost may have attempted the step before"
+        "#]],
+    );
+    check_attempts(
+        vec![started(2), step(0), Event::RunTerminated { failure: failure("terminated", 0) }],
+        expect![[r#"
+            1 due 1 to 2
         "#]],
     );
 }

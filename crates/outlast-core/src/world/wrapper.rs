@@ -2,17 +2,21 @@
 
 use std::fmt;
 use std::future::Future;
+use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{Delivered, Description, World};
+use super::{Delivered, Description, QuarantineChange, World};
+use crate::change_signal::RunWatch;
 use crate::error::WorldError;
 use crate::event::{Ended, TurnRecord};
 use crate::id::{RunId, SessionId};
+use crate::marks::{MarkCounts, Marks};
 use crate::message::{Message, NewMessage, Sent};
 use crate::report::Report;
-use crate::run::{Counts, Page, Pruned, RunQuery, RunView, Start, Started};
+use crate::run::{Counts, FailureQuery, FlagCounts, Page, Pruned, RunQuery, RunView, Start, Started};
+use crate::stream::{StateView, StreamPage, StreamView, StreamWrite, StreamWritten};
 use crate::time::{Busy, Clock, Timestamp};
 use crate::turn::{Committed, HeldRun, Turn};
 use crate::work::{Beat, ClaimRequest, HeartbeatDetails, Join, Work, WorkerView};
@@ -92,6 +96,11 @@ macro_rules! wrapper_of {
                 self.inner().changed(epoch, until)
             }
 
+            /// [`World::watch`] of the inner world.
+            fn watch(&self, run: RunId) -> RunWatch {
+                self.inner().watch(run)
+            }
+
             /// [`World::run_id`] of the inner world.
             fn run_id(&self, key: Option<&str>, bits: u128) -> RunId {
                 self.inner().run_id(key, bits)
@@ -120,6 +129,10 @@ macro_rules! wrapper_of {
                 WorldWrapper::changed(self, epoch, until).await
             }
 
+            fn watch(&self, run: RunId) -> RunWatch {
+                WorldWrapper::watch(self, run)
+            }
+
             fn run_id(&self, key: Option<&str>, bits: u128) -> RunId {
                 WorldWrapper::run_id(self, key, bits)
             }
@@ -138,10 +151,15 @@ macro_rules! wrapper_of {
 wrapper_of! {
     Start start(starts: Vec<Start>) -> Vec<Result<Started, WorldError>>;
     Run run(run: RunId) -> RunView;
+    RunsById runs_by_id(runs: &[RunId]) -> Vec<RunView>;
     Runs runs(query: RunQuery) -> Page;
     Counts counts() -> Counts;
+    MarkCounts mark_counts() -> MarkCounts;
+    FlagCounts flag_counts() -> FlagCounts;
+    Failures failures(query: FailureQuery) -> Vec<RunView>;
     Ended ended(run: RunId, until: Timestamp) -> Option<Ended>;
     History history(run: RunId, from: u64, limit: usize) -> Vec<TurnRecord>;
+    EventCount event_count(run: RunId) -> u64;
     Histories histories(runs: &[RunId]) -> Vec<Result<Vec<TurnRecord>, WorldError>>;
     Send send(messages: Vec<NewMessage>) -> Vec<Result<Sent, WorldError>>;
     Inbox inbox(run: RunId, after: u64) -> Vec<Message>;
@@ -154,7 +172,14 @@ wrapper_of! {
     Commit commit(session: SessionId, turns: &[Turn]) -> Vec<Result<Committed, WorldError>>;
     Workers workers() -> Vec<WorkerView>;
     Resume resume(run: RunId) -> ();
+    WriteChunks write_chunks(session: SessionId, writes: Vec<StreamWrite>) -> Vec<Result<StreamWritten, WorldError>>;
+    Chunks chunks(run: RunId, stream: &str, from: i64, limit: usize) -> StreamPage;
+    Streams streams(run: RunId) -> Vec<StreamView>;
+    Published published(run: RunId) -> StateView;
     BlockedBy blocked_by(run: RunId) -> Option<String>;
     Deliver deliver(session: SessionId) -> Delivered;
+    Quarantine quarantine(run: RunId, change: QuarantineChange) -> Marks;
+    DeleteTurns delete_turns(run: RunId, range: Range<u64>, kept: &[u64]) -> ();
     Prune prune(before: Timestamp, after: Option<RunId>, limit: usize) -> Pruned;
+    Delete delete(run: RunId) -> ();
 }

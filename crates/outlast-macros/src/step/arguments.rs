@@ -34,7 +34,18 @@ const KNOWN: [&str; 16] = [
 const FOR_RETRIES: [&str; 5] = ["attempts", "retry", "initial", "multiplier", "pause_max"];
 
 /// The values of `retry = "…"`: the functions of `Retry` without parameters.
-const RETRIES: [&str; 7] = ["exponential", "linear", "constant", "api", "database", "network", "none"];
+const RETRIES: [&str; 10] = [
+    "exponential",
+    "linear",
+    "constant",
+    "quick",
+    "standard",
+    "aggressive",
+    "api",
+    "database",
+    "network",
+    "none",
+];
 
 /// The values of `retry` without a multiplier.
 const WITHOUT_MULTIPLIER: [&str; 2] = ["linear", "constant"];

@@ -218,7 +218,7 @@ fn errors_point_at_the_invalid_arguments() {
             retries
                 unknown argument `retries`; `#[step]` knows `attempts`, `timeout`, `retry`, `initial`, `multiplier`, `pause_max`, `heartbeat_timeout`, `limit`, `blocking`, `at_most_once`, `reconcile`, `unique`, `queue`, `priority`, `name`, `was`
             "apis"
-                `retry` is one of `"exponential"`, `"linear"`, `"constant"`, `"api"`, `"database"`, `"network"`, `"none"`
+                `retry` is one of `"exponential"`, `"linear"`, `"constant"`, `"quick"`, `"standard"`, `"aggressive"`, `"api"`, `"database"`, `"network"`, `"none"`
             2.0
                 only exponential pauses have a `multiplier`; remove it
             timeout

@@ -1,2 +1,2 @@
--- Lists of descendants.
-CREATE INDEX runs_by_root ON {schema}.runs (root, id) WHERE root IS NOT NULL
+-- Lists of descendants. Children of the root itself are in the index of children.
+CREATE INDEX runs_by_root ON {schema}.runs (root, id) WHERE root <> parent

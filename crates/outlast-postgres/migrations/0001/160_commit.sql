@@ -105,7 +105,7 @@ BEGIN
     ), born AS (
         INSERT INTO {schema}.runs (id, workflow, version, format, queue, priority, key, key_digest, status, owner, preferred,
             turn, next_seq, turn_at, created_at, updated_at, ended_at, wake_at, waits, ready_at, cancel_requested, parent,
-            parent_op, parent_awaits, root, {columns})
+            parent_op, parent_awaits, root, {assigned})
         SELECT j.run, n.workflow, n.version, greatest(n.format, j.format), n.queue, n.priority, j.key, j.digest, w.status,
             CASE WHEN w.held THEN session_ END, CASE WHEN w.preferred THEN session_ END, j.id, j.next, j.at, now_, now_,
             CASE WHEN w.status IN ('completed', 'failed', 'cancelled') THEN now_ END, w.wake_at, coalesce(w.waits, '[]'),
@@ -139,7 +139,7 @@ BEGIN
                 ELSE least(w.read_at, now_ + w.read_after) END,
             consumed = coalesce(j.consumed, r.consumed),
             cancel_requested = r.cancel_requested OR coalesce(w.cancels, false),
-            format = greatest(r.format, j.format), ({columns}) = ROW({w.values})
+            format = greatest(r.format, j.format), ({assigned}) = ROW({w.values})
         FROM judged j
         CROSS JOIN LATERAL json_to_record(j."row") AS w (status text, held boolean, preferred boolean, wake_at bigint,
             waits text, read_at bigint, read_after bigint, unread_at bigint, unread_after bigint, ending_at bigint,

@@ -1,6 +1,9 @@
 -- Assigns locked runs to a session, each with its turn if it has only one. The `stuck_` columns of a stuck run stay
--- until it progresses. The code of a run that can be ended without its code is `ending`. `is_known` is whether the session held the run last, `has_details` whether attempts of lost
--- workers left heartbeat details.
+-- until it progresses. The code of a run that can be ended without its code is `ending`. `is_known` is whether the
+-- session held the run last, `has_details` whether attempts of lost workers left heartbeat details.
+--
+-- The first turns are read with `LIMIT`, one index lookup for each run. In a plain join, Postgres may instead compare
+-- each run with the first turns of all runs, if it has no statistics of the table yet.
 CREATE FUNCTION {schema}.give{v}(session_ text, now_ bigint, chosen_ text[], ready_ integer)
 RETURNS TABLE (
     code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint,
@@ -30,7 +33,9 @@ BEGIN
         coalesce(g.preferred = session_, false),
         EXISTS (SELECT 1 FROM {schema}.heartbeats h WHERE h.run = g.id),
         g.nth > ready_, NULL::bigint, NULL::bigint, NULL::bigint, t.build, t.events, {g.columns}
-    FROM given g LEFT JOIN {schema}.turns t ON t.run = g.id AND t.seq = 0 AND g.next_seq = 1
+    FROM given g
+    LEFT JOIN LATERAL (SELECT f.build, f.events FROM {schema}.turns f
+        WHERE f.run = g.id AND f.seq = 0 AND g.next_seq = 1 LIMIT 1) t ON true
     ORDER BY g.nth;
     PERFORM {schema}.count{v}(moved_.statuses, moved_.changes);
 END

@@ -171,7 +171,7 @@ impl Database {
                 "Postgres at `{place}` has not responded for {:?}; check the network and the server",
                 self.timeout
             )),
-            CallError::TablesLost => WorldError::corrupt(format!(
+            CallError::TablesLost => WorldError::gone(format!(
                 "the tables of the world at `{place}` do not exist any more: its schema {}, or tables in it, were \
                  dropped while the world was open; stop all workers and clients, restore a backup, and start them \
                  again",

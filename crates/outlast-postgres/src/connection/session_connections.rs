@@ -4,6 +4,10 @@
 //! waits for its commits all the time, and two thread switches take about as long as the statement. Its commits therefore
 //! use connections that the worker's runtime drives: that runtime lives as long as the worker and has to be awake anyway
 //! to use the answer.
+//!
+//! A call from elsewhere uses the shared pool, also if its session has such connections: the runtime that drives them may
+//! have ended, or all its threads may be blocked by a workflow that does not return, which is what the watchdog's call
+//! is about to report.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -38,12 +42,31 @@ struct SessionEntry {
     used_at: Instant,
 }
 
+impl SessionEntry {
+    /// The connections of the session, if the caller's runtime drives them.
+    fn database_of_caller(&self) -> Option<Database> {
+        let own = self.database.as_ref()?;
+        let caller = Handle::try_current().ok()?;
+        (own.handle.id() == caller.id()).then(|| own.clone())
+    }
+}
+
+/// What is known about a session that commits.
+enum EntryState {
+    /// It has committed before; with its connections, if the caller may use them.
+    Known(Option<Database>),
+    /// It commits for the first time.
+    New,
+    /// It commits for the first time, and too many others have connections of their own.
+    NoRoom,
+}
+
 impl SessionConnections {
     pub(crate) fn new(connector: Option<Connector>, size: usize) -> Self {
         Self { connector, size, sessions: Mutex::default() }
     }
 
-    /// The database for the commits of a session, which the caller's runtime drives; `shared` if there is none.
+    /// The database for a commit of a session: with connections that the caller's runtime drives, or `shared`.
     #[allow(clippy::disallowed_methods, reason = "idle connections of a real server")]
     pub(crate) async fn database(
         &self,
@@ -52,9 +75,10 @@ impl SessionConnections {
     ) -> Result<Database, WorldError> {
         let Some(connector) = &self.connector else { return Ok(shared.clone()) };
         let now = Instant::now();
-        if let Some(entry) = self.sessions.lock().get_mut(&session) {
-            entry.used_at = now;
-            return Ok(entry.database.as_ref().unwrap_or(shared).clone());
+        match self.entry(session, now) {
+            EntryState::Known(own) => return Ok(own.unwrap_or_else(|| shared.clone())),
+            EntryState::NoRoom => return Ok(shared.clone()),
+            EntryState::New => {}
         }
         let mut own = None;
         if let Some(handle) = driving_runtime().await {
@@ -62,14 +86,22 @@ impl SessionConnections {
             own = Some(Database { pool, handle, ..shared.clone() });
         }
         let mut sessions = self.sessions.lock();
+        let entry = sessions.entry(session).or_insert(SessionEntry { database: own, used_at: now });
+        Ok(entry.database_of_caller().unwrap_or_else(|| shared.clone()))
+    }
+
+    /// What is known about a session that commits now. If too many sessions have connections, those of idle ones are
+    /// closed.
+    fn entry(&self, session: SessionId, now: Instant) -> EntryState {
+        let mut sessions = self.sessions.lock();
+        if let Some(entry) = sessions.get_mut(&session) {
+            entry.used_at = now;
+            return EntryState::Known(entry.database_of_caller());
+        }
         if sessions.len() >= SESSIONS_MAX {
             sessions.retain(|_, entry| now.duration_since(entry.used_at) < IDLE);
         }
-        if sessions.len() >= SESSIONS_MAX {
-            return Ok(shared.clone());
-        }
-        let entry = sessions.entry(session).or_insert(SessionEntry { database: own, used_at: now });
-        Ok(entry.database.as_ref().unwrap_or(shared).clone())
+        if sessions.len() >= SESSIONS_MAX { EntryState::NoRoom } else { EntryState::New }
     }
 
     /// Closes the connections of a session that has ended.

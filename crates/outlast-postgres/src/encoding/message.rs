@@ -86,6 +86,9 @@ impl NewMessages {
     }
 }
 
+/// The name of a terminate that runs the compensations first.
+const COMPENSATING: &str = "compensating";
+
 impl MessageColumns {
     fn of(message: &NewMessage) -> Result<Self, WorldError> {
         Ok(match &message.body {
@@ -94,6 +97,12 @@ impl MessageColumns {
             }
             MessageBody::Cancel { reason } => Self::text("cancel", escape_nul(reason).into_owned()),
             MessageBody::Terminate { reason } => Self::text("terminate", escape_nul(reason).into_owned()),
+            // The same kind, since it ends the run without its code as well. Builds that would not see the name cannot
+            // read the format of the message.
+            MessageBody::Compensate { reason } => Self {
+                name: Some(COMPENSATING.into()),
+                ..Self::text("terminate", escape_nul(reason).into_owned())
+            },
             MessageBody::Wake { op } => {
                 Self { kind: "wake", op: op.map(|OpNumber(op)| op as i64), ..Self::default() }
             }
@@ -117,6 +126,8 @@ impl MessageColumns {
                 Event::write_all(events, &mut text);
                 Self::text("attempted", text)
             }
+            MessageBody::Pause { reason } => Self::text("pause", escape_nul(reason).into_owned()),
+            MessageBody::Resume => Self { kind: "resume", ..Self::default() },
             _ => {
                 return Err(WorldError::invalid(format!(
                     "message {} has a kind that this world does not know; use a newer version of `outlast-postgres`",
@@ -178,12 +189,17 @@ pub(crate) fn read_message(row: &Row) -> Result<Message, InvalidRow> {
     let body = match get::<&str>(row, 3)? {
         "hook" => MessageBody::Hook { name: text(row, 4)?.into(), payload: payload(row)? },
         "cancel" => MessageBody::Cancel { reason: text(row, 8)? },
+        "terminate" if get::<Option<&str>>(row, 4)? == Some(COMPENSATING) => {
+            MessageBody::Compensate { reason: text(row, 8)? }
+        }
         "terminate" => MessageBody::Terminate { reason: text(row, 8)? },
         "wake" => MessageBody::Wake { op: maybe_number(row, 5)?.map(OpNumber) },
         "child_started" => MessageBody::ChildStarted { op: op(row)?, run: parsed::<RunId>(row, 8)? },
         "child_ended" => MessageBody::ChildEnded { op: op(row)?, outcome: outcome(row)? },
         "refused" => MessageBody::Refused { op: op(row)?, failure: json::<Failure>(row, 8)? },
         "attempted" => MessageBody::Attempted { events: events(row)? },
+        "pause" => MessageBody::Pause { reason: text(row, 8)? },
+        "resume" => MessageBody::Resume,
         other => return Err(invalid_column(3, format!("unknown message kind `{other}`; run a newer build"))),
     };
     let headers = match get::<Option<&str>>(row, 10)? {

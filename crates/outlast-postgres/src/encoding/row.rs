@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
-use outlast_core::{Event, OpNumber, Parent, RunView, Stuck, Timestamp, TurnRecord};
+use outlast_core::{Event, Marks, OpNumber, Parent, RunView, Stuck, Timestamp, TurnRecord};
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
@@ -98,7 +98,7 @@ pub(crate) fn micros(duration: std::time::Duration) -> i64 {
 
 /// Reads the columns of `run_views.sql`, `run_by_key.sql` and `runs_page.sql`.
 pub(crate) fn run_view(row: &Row) -> Result<RunView, InvalidRow> {
-    let columns = holder_columns::read(row, 24)?;
+    let columns = holder_columns::read(row, 25)?;
     let (names, values): (Vec<&str>, Vec<&str>) = (get(row, 17)?, get(row, 18)?);
     let tags = names.into_iter().zip(values);
     let mut view = RunView::of_columns(parsed(row, 0)?, parsed(row, 4)?, &columns);
@@ -116,6 +116,7 @@ pub(crate) fn run_view(row: &Row) -> Result<RunView, InvalidRow> {
     view.is_cancel_requested = get(row, 21)?;
     view.format = get::<i32>(row, 22)?.unsigned_abs();
     view.retry_at = maybe_timestamp(row, 23)?;
+    view.marks = marks(row, 24)?;
     view.parent = parent(row)?;
     view.queue = text(row, 19)?.into();
     view.priority = get::<i16>(row, 20)?.unsigned_abs() as u8;
@@ -125,13 +126,18 @@ pub(crate) fn run_view(row: &Row) -> Result<RunView, InvalidRow> {
     Ok(view)
 }
 
+/// The marks of a run.
+pub(crate) fn marks(row: &Row, column: usize) -> Result<Marks, InvalidRow> {
+    Ok(Marks::from_bits(get::<i32>(row, column)?.cast_unsigned()))
+}
+
 /// Reads why a run is stuck, or was stuck when it was claimed: the columns with reason, message and build, of which the
 /// first is `column`.
 pub(crate) fn stuck(row: &Row, column: usize) -> Result<Option<Stuck>, InvalidRow> {
     let Some(reason) = get::<Option<&str>>(row, column)? else { return Ok(None) };
     let reason =
         serde_json::from_str(&format!("\"{reason}\"")).map_err(|error| invalid_column(column, error))?;
-    Ok(Some(Stuck { reason, message: text(row, column + 1)?, build: text(row, column + 2)? }))
+    Ok(Some(Stuck::new(reason, text(row, column + 1)?).in_build(text(row, column + 2)?)))
 }
 
 fn parent(row: &Row) -> Result<Option<Parent>, InvalidRow> {

@@ -4,7 +4,9 @@
 use outlast_core::format::FIRST_FORMAT;
 use outlast_core::refusal::check_start;
 use outlast_core::turn::BasedOn;
-use outlast_core::{Event, FailedBuilds, ReadyAt, RowChange, SessionId, Then, Turn, Wait, WorldError, state};
+use outlast_core::{
+    Event, FailedBuilds, Marks, ReadyAt, RowChange, SessionId, Then, Turn, Wait, WorldError, state,
+};
 
 use crate::encoding::json_rows::JsonRows;
 use crate::encoding::row::micros;
@@ -95,8 +97,22 @@ fn add_row_change(rows: &mut JsonRows, change: &RowChange<'_>) {
     add_ready_at(rows, ["read_at", "read_after"], change.ready.if_read);
     add_ready_at(rows, ["unread_at", "unread_after"], change.ready.if_unread);
     add_ready_at(rows, ["ending_at", "ending_after"], change.ready.if_can_end);
+    if let ReadyAt::At(deadline) = change.ready.if_paused {
+        rows.timestamp("paused_at", Some(deadline));
+    }
+    if let Some(version) = change.version {
+        rows.number("version", i64::from(version));
+    }
     holder_columns::add(rows, &change.columns);
     rows.flag("cancels", change.requests_cancel);
+    add_marks(rows, "clears_marks", change.clears_marks);
+    add_marks(rows, "sets_marks", change.sets_marks);
+}
+
+fn add_marks(rows: &mut JsonRows, name: &str, marks: Marks) {
+    if !marks.is_empty() {
+        rows.number(name, i64::from(marks.bits()));
+    }
 }
 
 /// Adds when a run is ready, as the earlier of two times: a fixed one (`at`), and one relative to the commit (`after`).
@@ -149,8 +165,12 @@ pub(crate) fn simple_turn_end(turn: &Turn, session: SessionId) -> Option<Option<
     }
     match turn.then {
         Then::Hold if !change.writes_row => Some(None),
-        // The turn changes the holder's columns only as every end does.
-        Then::End(status) if !change.requests_cancel && *change.columns == turn.columns.before.ended() => {
+        // The turn changes the holder's columns only as every end does, and sets no mark.
+        Then::End(status)
+            if !change.requests_cancel
+                && *change.columns == turn.columns.before.ended()
+                && change.columns.marks == turn.columns.before.marks =>
+        {
             Some(Some(status.as_str()))
         }
         _ => None,

@@ -12,15 +12,15 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use outlast_core::{Backoff, RunId, SessionId, WorldError};
+use outlast_core::{Backoff, SessionId, WorldError};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_postgres::{AsyncMessage, Client, Error};
 
+use super::received::{ReceivedNotifications, received_notifications};
 use super::run_ends::{deliver_ends, poll_ends};
 use super::subscribers::Subscribers;
 use super::takeover_task::TakeoverTask;
@@ -51,10 +51,6 @@ const LOCK_BACKOFF: Backoff = Backoff::constant(Duration::from_micros(2_500));
 
 /// The number of requests that may wait for the task. Further callers wait until there is room.
 const REQUESTS_MAX: usize = 64;
-
-/// The number of received notifications that may wait for the task. If there are more, the task polls for everything
-/// that they could have said.
-const NOTIFICATIONS_MAX: usize = 1_024;
 
 /// A request to the listener's task.
 enum ListenerRequest {
@@ -169,10 +165,7 @@ enum ConnectionEnd {
 /// The listener's current connection.
 struct ListenerConnection {
     client: Arc<Client>,
-    /// The payloads of received notifications.
-    notifications: mpsc::Receiver<String>,
-    /// Whether notifications were discarded because too many waited.
-    has_overflown: Arc<AtomicBool>,
+    notifications: ReceivedNotifications,
     driver: JoinHandle<()>,
     /// The task that sends this process's notifications.
     notifier_task: JoinHandle<()>,
@@ -251,20 +244,12 @@ impl ListenerTask {
     /// Connects, listens, and takes the locks of all sessions.
     async fn connect(&mut self) -> Result<ListenerConnection, Error> {
         let (client, mut connection) = self.connector.connect().await?;
-        let (received, notifications) = mpsc::channel(NOTIFICATIONS_MAX);
-        let has_overflown: Arc<AtomicBool> = Arc::default();
-        let overflow = has_overflown.clone();
+        let (received, notifications) = received_notifications();
         let driver = self.database.handle.spawn(async move {
             loop {
                 match std::future::poll_fn(|cx| connection.poll_message(cx)).await {
                     Some(Ok(AsyncMessage::Notification(notification))) => {
-                        // Not waiting for room: the task may wait for an answer that this loop must receive.
-                        let payload = notification.payload().to_owned();
-                        if let Err(mpsc::error::TrySendError::Full(payload)) = received.try_send(payload) {
-                            overflow.store(true, Ordering::Release);
-                            // If there is still no room, the task reads the flag after what it has not read yet.
-                            let _ = received.try_send(payload);
-                        }
+                        received.put(notification.payload().to_owned());
                     }
                     Some(Ok(_)) => {}
                     Some(Err(_)) | None => return,
@@ -275,7 +260,7 @@ impl ListenerTask {
         let notifier = self.subscribers.notifier.clone();
         let notifier_task = notifier.run_on_connection(client.clone(), self.channel.clone(), self.origin);
         let notifier_task = self.database.handle.spawn(notifier_task);
-        let connection = ListenerConnection { client, notifications, has_overflown, driver, notifier_task };
+        let connection = ListenerConnection { client, notifications, driver, notifier_task };
         let listen = if self.is_disabled { String::new() } else { format!("LISTEN {};", self.channel) };
         connection
             .client
@@ -287,6 +272,7 @@ impl ListenerTask {
         if !self.is_disabled {
             // Notifications that were sent before `LISTEN` are not received.
             self.subscribers.wake_local_workers(None);
+            self.subscribers.watchers.notify_all();
             deliver_ends(&self.database, &self.subscribers, None).await;
         }
         Ok(connection)
@@ -321,7 +307,7 @@ impl ListenerTask {
                     None => return ConnectionEnd::WorldClosed,
                     Some(request) => self.handle_request(&connection.client, request).await,
                 },
-                payload = connection.notifications.recv() => match payload {
+                payload = connection.notifications.next() => match payload {
                     None => return ConnectionEnd::ConnectionLost,
                     Some(payload) => {
                         self.handle_notifications(&payload, connection).await;
@@ -408,49 +394,30 @@ impl ListenerTask {
         Ok(false)
     }
 
-    /// Handles a notification, and all others that have already been received. Ignores those of this world. The payload
-    /// is described at [`PendingNotification::payload`](super::notifier::PendingNotification::payload).
+    /// Handles a notification, and all others that have already been received.
     async fn handle_notifications(&self, first: &str, connection: &mut ListenerConnection) {
-        let mut has_work = false;
-        let mut started: BTreeSet<RunId> = BTreeSet::new();
-        let mut ended: BTreeSet<RunId> = BTreeSet::new();
-        let mut has_unnamed_ends = false;
-        let mut add = |payload: &str| {
-            let mut words = payload.split(' ');
-            let is_own = words.next().is_some_and(|origin| origin == format!("{:x}", self.origin));
-            if is_own {
-                return;
-            }
-            for word in words {
-                match word {
-                    "w" => has_work = true,
-                    "*" => has_unnamed_ends = true,
-                    word => match word.strip_prefix('+') {
-                        Some(run) => started.extend(run.parse::<RunId>()),
-                        None => ended.extend(word.parse::<RunId>()),
-                    },
-                }
-            }
-        };
-        add(first);
-        while let Ok(payload) = connection.notifications.try_recv() {
-            add(&payload);
+        let changes = connection.notifications.changes(first, self.origin);
+        if changes.has_unnamed_writes || changes.has_unnamed_ends {
+            self.subscribers.watchers.notify_all();
+        } else {
+            changes
+                .written
+                .iter()
+                .chain(&changes.ended)
+                .for_each(|run| self.subscribers.watchers.notify(*run));
         }
-        if connection.has_overflown.swap(false, Ordering::AcqRel) {
-            (has_work, has_unnamed_ends) = (true, true);
-        }
-        if has_work {
+        if changes.has_work {
             self.subscribers.wake_local_workers(None);
         } else {
-            started.into_iter().for_each(|run| self.subscribers.wake_local_workers(Some(run)));
+            changes.started.into_iter().for_each(|run| self.subscribers.wake_local_workers(Some(run)));
         }
-        if has_unnamed_ends {
+        if changes.has_unnamed_ends {
             // Clears the cache: any run in it may have ended.
             self.subscribers.recently_started.set_listening(true);
             deliver_ends(&self.database, &self.subscribers, None).await;
-        } else if !ended.is_empty() {
-            ended.iter().for_each(|run| self.subscribers.recently_started.remove(*run));
-            deliver_ends(&self.database, &self.subscribers, Some(&ended)).await;
+        } else if !changes.ended.is_empty() {
+            changes.ended.iter().for_each(|run| self.subscribers.recently_started.remove(*run));
+            deliver_ends(&self.database, &self.subscribers, Some(&changes.ended)).await;
         }
     }
 }

@@ -19,6 +19,9 @@ use crate::connection::database::Database;
 /// The number of ended runs that a notification names. If more have ended, it only says that some have.
 const ENDS_MAX: usize = 150;
 
+/// The number of runs with changed streams that a notification names. A notification has at most 8,000 bytes.
+const WRITTEN_MAX: usize = 50;
+
 /// The average time between two notifications under load.
 const SEND_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -38,11 +41,20 @@ pub(crate) struct PendingNotification {
     ended: BTreeSet<RunId>,
     /// Whether more runs have ended than a notification can name; `ended` is empty then.
     has_unnamed_ends: bool,
+    /// Runs whose streams or states have changed.
+    written: BTreeSet<RunId>,
+    /// Whether more streams have changed than a notification can name; `written` is empty then.
+    has_unnamed_writes: bool,
 }
 
 impl PendingNotification {
     fn is_empty(&self) -> bool {
-        !self.has_work && self.started.is_none() && !self.has_unnamed_ends && self.ended.is_empty()
+        !self.has_work
+            && self.started.is_none()
+            && !self.has_unnamed_ends
+            && self.ended.is_empty()
+            && !self.has_unnamed_writes
+            && self.written.is_empty()
     }
 
     fn add(&mut self, has_work: bool, started: Option<RunId>, ended: impl ExactSizeIterator<Item = RunId>) {
@@ -57,8 +69,18 @@ impl PendingNotification {
         }
     }
 
+    fn add_written(&mut self, runs: impl ExactSizeIterator<Item = RunId>) {
+        if self.has_unnamed_writes || self.written.len() + runs.len() > WRITTEN_MAX {
+            self.has_unnamed_writes = true;
+            self.written.clear();
+        } else {
+            self.written.extend(runs);
+        }
+    }
+
     /// The payload: the sender's origin number, `w` if there is work and `-` if not, `+` and the id of a started run,
-    /// the ids of ended runs, or `*` for ends that are not named.
+    /// the ids of ended runs, or `*` for ends that are not named; `~` and the ids of runs whose streams have changed, or
+    /// `~*`. A process that does not know a word ignores it.
     pub(crate) fn payload(&self, origin: u64) -> String {
         let mut payload = format!("{origin:x} {}", if self.has_work { "w" } else { "-" });
         if self.has_unnamed_ends {
@@ -69,6 +91,12 @@ impl PendingNotification {
         }
         for run in &self.ended {
             payload.push_str(&format!(" {run}"));
+        }
+        if self.has_unnamed_writes {
+            payload.push_str(" ~*");
+        }
+        for run in &self.written {
+            payload.push_str(&format!(" ~{run}"));
         }
         payload
     }
@@ -101,6 +129,15 @@ impl Notifier {
             return;
         }
         self.pending.lock().add(has_work, started, ended);
+        self.has_pending.notify_one();
+    }
+
+    /// Adds runs whose streams or states have changed to the pending notification.
+    pub(crate) fn notify_written(&self, runs: &[RunId]) {
+        if self.is_disabled || runs.is_empty() {
+            return;
+        }
+        self.pending.lock().add_written(runs.iter().copied());
         self.has_pending.notify_one();
     }
 
@@ -184,6 +221,8 @@ impl Notifier {
         let mut pending = self.pending.lock();
         pending.has_unnamed_ends |= unsent.has_unnamed_ends;
         pending.add(unsent.has_work, unsent.started, unsent.ended.into_iter());
+        pending.has_unnamed_writes |= unsent.has_unnamed_writes;
+        pending.add_written(unsent.written.into_iter());
         drop(pending);
         self.has_pending.notify_one();
     }

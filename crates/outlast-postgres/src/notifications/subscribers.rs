@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use outlast_core::{ChangeSignal, Clock, Ended, RunId, Waiters};
+use outlast_core::{ChangeSignal, Clock, Ended, RunId, RunWatchers, Waiters};
 
 use super::claim_hints::WakeReasons;
 use super::notifier::Notifier;
@@ -17,6 +17,8 @@ pub(crate) struct ChangeNotice {
     pub(crate) started: Option<RunId>,
     /// Runs that have ended.
     pub(crate) ended: Vec<Ended>,
+    /// Runs whose streams or state have changed.
+    pub(crate) written: Vec<RunId>,
 }
 
 /// Everything that is notified of changes.
@@ -26,6 +28,7 @@ pub(crate) struct Subscribers {
     /// Why the change signal fired.
     pub(crate) wake_reasons: Arc<WakeReasons>,
     pub(crate) waiters: Arc<Waiters>,
+    pub(crate) watchers: Arc<RunWatchers>,
     pub(crate) recently_started: Arc<RecentlyStarted>,
     /// Notifies other processes.
     pub(crate) notifier: Notifier,
@@ -36,7 +39,8 @@ impl Subscribers {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             notifier: Notifier::new(clock.is_virtual()),
-            change_signal: Arc::new(ChangeSignal::new(clock)),
+            change_signal: Arc::new(ChangeSignal::new(clock.clone())),
+            watchers: Arc::new(RunWatchers::new(clock)),
             wake_reasons: Arc::default(),
             waiters: Arc::default(),
             recently_started: Arc::default(),
@@ -51,10 +55,18 @@ impl Subscribers {
             self.wake_local_workers(notice.started);
         }
         self.notifier.notify(notice.has_work, notice.started, notice.ended.iter().map(|ended| ended.run));
+        self.publish_written(&notice.written);
         for ended in notice.ended {
+            self.watchers.notify(ended.run);
             self.recently_started.remove(ended.run);
             self.waiters.tell(ended.run, || Some(ended.clone()));
         }
+    }
+
+    /// Publishes that the streams or states of runs have changed.
+    pub(crate) fn publish_written(&self, runs: &[RunId]) {
+        runs.iter().for_each(|run| self.watchers.notify(*run));
+        self.notifier.notify_written(runs);
     }
 
     /// Publishes that any run may have become ready.

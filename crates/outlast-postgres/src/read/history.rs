@@ -15,7 +15,7 @@ use crate::error::corrupt_error;
 /// The number of messages of one run that are read at once.
 pub(crate) const INBOX_ROWS_MAX: i64 = INBOX_READ_MAX as i64;
 
-/// The complete histories of runs. A history that cannot be read is an error for its run alone.
+/// The parts of histories that replays need. A history that cannot be read is an error for its run alone.
 pub(crate) async fn histories(
     database: &Database,
     runs: &[RunId],
@@ -35,7 +35,7 @@ pub(crate) async fn histories(
     Ok(runs.iter().map(read).collect())
 }
 
-/// A part of a run's history.
+/// A part of a run's history, from the turn that contains event `from` on.
 pub(crate) async fn history(
     database: &Database,
     run: RunId,
@@ -43,9 +43,17 @@ pub(crate) async fn history(
     limit: usize,
 ) -> Result<Vec<TurnRecord>, WorldError> {
     let limit = limit.min(HISTORY_TURNS_READ_MAX) as i64;
-    let rows = database.call(&database.sql.history, &[&run.to_string(), &to_i64(from), &limit]).await?;
+    let rows =
+        database.call(&database.sql.history_containing, &[&run.to_string(), &to_i64(from), &limit]).await?;
     let turns: Result<Vec<_>, _> = rows.iter().map(turn_record).collect();
     turns.map_err(|why| corrupt_error(&database.place, &why))
+}
+
+/// The number of events in the history of a run; `None` if the run does not exist.
+pub(crate) async fn event_count(database: &Database, run: RunId) -> Result<Option<u64>, WorldError> {
+    let rows = database.call(&database.sql.event_count, &[&run.to_string()]).await?;
+    let count = rows.first().map(|row| number(row, 0)).transpose();
+    count.map_err(|why| corrupt_error(&database.place, &why))
 }
 
 /// The messages of a run after a position.

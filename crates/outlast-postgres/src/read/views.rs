@@ -2,11 +2,15 @@
 
 use std::collections::HashMap;
 
-use outlast_core::{Code, Counts, Report, RunId, RunView, WorkerView, WorldError, complete_counts};
+use outlast_core::limits::{FLAG_COUNT_MAX, PAGE_RUNS_MAX};
+use outlast_core::{
+    Code, Counts, FailureQuery, FlagCounts, MarkCounts, Report, RunId, RunView, WorkerView, WorldError,
+    complete_counts, count_marks,
+};
 use tokio_postgres::Row;
 
-use crate::connection::database::Database;
-use crate::encoding::row::{InvalidRow, get, json, number, parsed, run_view, text, timestamp};
+use crate::connection::database::{Database, Parameter};
+use crate::encoding::row::{InvalidRow, get, json, marks, number, parsed, run_view, text, timestamp};
 use crate::error::corrupt_error;
 
 /// Views of runs. Runs that do not exist are left out.
@@ -27,6 +31,47 @@ pub(crate) async fn counts(database: &Database) -> Result<Counts, WorldError> {
     let counts = rows.iter().map(|row| Ok((parsed(row, 0)?, get::<i64>(row, 1)?.max(0).unsigned_abs())));
     let counts: Result<Vec<_>, InvalidRow> = counts.collect();
     counts.map(complete_counts).map_err(|why| corrupt_error(&database.place, &why))
+}
+
+/// The number of runs with each mark.
+pub(crate) async fn mark_counts(database: &Database) -> Result<MarkCounts, WorldError> {
+    let rows = database.call(&database.sql.mark_counts, &[]).await?;
+    let counts: Result<Vec<_>, InvalidRow> =
+        rows.iter().map(|row| Ok((marks(row, 0)?, number(row, 1)?))).collect();
+    counts.map(count_marks).map_err(|why| corrupt_error(&database.place, &why))
+}
+
+/// The number of runs with each flag.
+pub(crate) async fn flag_counts(database: &Database) -> Result<FlagCounts, WorldError> {
+    let rows = database.call(&database.sql.flag_counts, &[&(FLAG_COUNT_MAX as i64)]).await?;
+    let counts = rows.first().map(|row| Ok(FlagCounts::new(number(row, 0)?, number(row, 1)?))).transpose();
+    let counts = counts.map_err(|why: InvalidRow| corrupt_error(&database.place, &why))?;
+    Ok(counts.unwrap_or_default())
+}
+
+/// The views of those of the runs that exist, in this order.
+pub(crate) async fn runs_by_id(database: &Database, runs: &[RunId]) -> Result<Vec<RunView>, WorldError> {
+    let views = run_views(database, runs).await?;
+    Ok(runs.iter().filter_map(|run| views.get(run).cloned()).collect())
+}
+
+/// Failed runs, those that ended last first.
+pub(crate) async fn failures(database: &Database, query: &FailureQuery) -> Result<Vec<RunView>, WorldError> {
+    let [(from, from_run), (before, before_run)] = query.bounds();
+    let (from_run, before_run) = (from_run.to_string(), before_run.to_string());
+    let (from, before) = (from.as_micros(), before.as_micros());
+    let limit = query.limit.min(PAGE_RUNS_MAX) as i64;
+    let fingerprint = query.fingerprint.map(u64::cast_signed);
+    let mut values: Vec<Parameter<'_>> = vec![&from, &from_run, &before, &before_run, &limit];
+    let sql = match &fingerprint {
+        Some(fingerprint) => {
+            values.push(fingerprint);
+            &database.sql.failures_by_fingerprint
+        }
+        None => &database.sql.failures,
+    };
+    let rows = database.call(sql, &values).await?;
+    rows.iter().map(run_view).collect::<Result<_, _>>().map_err(|why| corrupt_error(&database.place, &why))
 }
 
 /// The joined workers.

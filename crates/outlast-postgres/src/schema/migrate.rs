@@ -43,14 +43,20 @@ const MIGRATIONS: &[Migration] = &[
     Migration {
         interface: 1,
         tables: TABLES,
-        functions: &[FUNCTIONS, &[include_str!("../../migrations/0001/180_join.sql")]],
+        functions: &[FUNCTIONS, FUNCTIONS_UNTIL_2, &[include_str!("../../migrations/0001/180_join.sql")]],
         indexes: &[],
     },
     Migration {
         interface: 2,
         tables: &[include_str!("../../migrations/0002/010_sessions_version.sql")],
-        functions: &[FUNCTIONS, &[include_str!("../../migrations/0002/180_join.sql")]],
+        functions: &[FUNCTIONS, FUNCTIONS_UNTIL_2, &[include_str!("../../migrations/0002/180_join.sql")]],
         indexes: &[],
+    },
+    Migration {
+        interface: 3,
+        tables: TABLES_OF_3,
+        functions: &[FUNCTIONS, FUNCTIONS_OF_3, &[include_str!("../../migrations/0002/180_join.sql")]],
+        indexes: INDEXES_OF_3,
     },
 ];
 
@@ -103,17 +109,13 @@ const FUNCTIONS: &[&str] = &[
     include_str!("../../migrations/0001/114_merge.sql"),
     include_str!("../../migrations/0001/119_forget.sql"),
     include_str!("../../migrations/0001/120_check_rules.sql"),
-    include_str!("../../migrations/0001/121_free_keys.sql"),
     include_str!("../../migrations/0001/122_put_starts.sql"),
     include_str!("../../migrations/0001/139_start_one.sql"),
     include_str!("../../migrations/0001/140_start.sql"),
-    include_str!("../../migrations/0001/149_put_messages.sql"),
     include_str!("../../migrations/0001/150_send.sql"),
     include_str!("../../migrations/0001/156_turns_of.sql"),
     include_str!("../../migrations/0001/157_deliver.sql"),
     include_str!("../../migrations/0001/158_lock_runs.sql"),
-    include_str!("../../migrations/0001/159_commit_one.sql"),
-    include_str!("../../migrations/0001/160_commit.sql"),
     include_str!("../../migrations/0001/164_line.sql"),
     include_str!("../../migrations/0001/165_lines.sql"),
     include_str!("../../migrations/0001/166_choose.sql"),
@@ -129,14 +131,11 @@ const FUNCTIONS: &[&str] = &[
     include_str!("../../migrations/0001/181_beat.sql"),
     include_str!("../../migrations/0001/181_put_details.sql"),
     include_str!("../../migrations/0001/182_failed_with.sql"),
-    include_str!("../../migrations/0001/183_free.sql"),
     include_str!("../../migrations/0001/184_end_session.sql"),
     include_str!("../../migrations/0001/185_leave.sql"),
     include_str!("../../migrations/0001/185_remove_session.sql"),
     include_str!("../../migrations/0001/185_takeover.sql"),
-    include_str!("../../migrations/0001/186_resume.sql"),
     include_str!("../../migrations/0001/187_sweep.sql"),
-    include_str!("../../migrations/0001/188_prune.sql"),
     include_str!("../../migrations/0001/189_sweep_leftovers.sql"),
     include_str!("../../migrations/0001/190_hint.sql"),
     include_str!("../../migrations/0001/191_base32.sql"),
@@ -152,6 +151,63 @@ const FUNCTIONS: &[&str] = &[
     include_str!("../../migrations/0001/198_start_run_jsonb.sql"),
     include_str!("../../migrations/0001/199_send_to_json.sql"),
     include_str!("../../migrations/0001/199_send_to_jsonb.sql"),
+];
+
+/// Functions that migration 3 changes, as they were before.
+const FUNCTIONS_UNTIL_2: &[&str] = &[
+    include_str!("../../migrations/0001/121_free_keys.sql"),
+    include_str!("../../migrations/0001/149_put_messages.sql"),
+    include_str!("../../migrations/0001/159_commit_one.sql"),
+    include_str!("../../migrations/0001/160_commit.sql"),
+    include_str!("../../migrations/0001/183_free.sql"),
+    include_str!("../../migrations/0001/186_resume.sql"),
+    include_str!("../../migrations/0001/188_prune.sql"),
+];
+
+/// The tables and columns of migration 3.
+const TABLES_OF_3: &[&str] = &[
+    include_str!("../../migrations/0003/010_runs_marks.sql"),
+    include_str!("../../migrations/0003/012_runs_replay_from.sql"),
+    include_str!("../../migrations/0003/013_runs_continued.sql"),
+    include_str!("../../migrations/0003/014_runs_retrying.sql"),
+    include_str!("../../migrations/0003/015_runs_failure.sql"),
+    include_str!("../../migrations/0003/016_runs_fingerprint.sql"),
+    include_str!("../../migrations/0003/030_streams.sql"),
+    include_str!("../../migrations/0003/031_stream_writers.sql"),
+    include_str!("../../migrations/0003/032_chunks.sql"),
+    include_str!("../../migrations/0003/033_states.sql"),
+    include_str!("../../migrations/0003/034_chunk_leftovers.sql"),
+    include_str!("../../migrations/0003/035_forget_streams.sql"),
+    include_str!("../../migrations/0003/036_runs_deleted.sql"),
+];
+
+/// The indexes of migration 3.
+const INDEXES_OF_3: &[&str] = &[
+    include_str!("../../migrations/0003/011_runs_marked.sql"),
+    include_str!("../../migrations/0003/017_runs_by_fingerprint.sql"),
+    include_str!("../../migrations/0003/018_runs_failed.sql"),
+    include_str!("../../migrations/0003/019_runs_retrying.sql"),
+    include_str!("../../migrations/0003/020_runs_cancelling.sql"),
+];
+
+/// The functions that migration 3 changes or adds.
+const FUNCTIONS_OF_3: &[&str] = &[
+    include_str!("../../migrations/0003/121_free_keys.sql"),
+    include_str!("../../migrations/0003/149_put_messages.sql"),
+    include_str!("../../migrations/0003/159_commit_one.sql"),
+    include_str!("../../migrations/0003/160_commit.sql"),
+    include_str!("../../migrations/0003/183_free.sql"),
+    include_str!("../../migrations/0003/186_resume.sql"),
+    include_str!("../../migrations/0003/188_delete.sql"),
+    include_str!("../../migrations/0003/188_prune.sql"),
+    include_str!("../../migrations/0003/200_open_stream.sql"),
+    include_str!("../../migrations/0003/201_trim_stream.sql"),
+    include_str!("../../migrations/0003/202_append_chunks.sql"),
+    include_str!("../../migrations/0003/203_restart_streams.sql"),
+    include_str!("../../migrations/0003/204_write_chunks.sql"),
+    include_str!("../../migrations/0003/205_put_workflow_writes.sql"),
+    include_str!("../../migrations/0003/206_commit_writes.sql"),
+    include_str!("../../migrations/0003/207_sweep_chunks.sql"),
 ];
 
 /// Migrates the schema at a URL, for programs that open the world with `migrate=off`.

@@ -42,20 +42,29 @@ statements! {
     clock;
     commit;
     commit_one;
+    commit_writes;
     counts;
+    delete;
+    delete_turns;
     details;
+    event_count;
+    failures;
+    failures_by_fingerprint;
+    flag_counts;
     free;
     held;
     hint;
     histories;
-    history;
+    history_containing;
     identity;
     inboxes;
     join;
     leave;
     lock;
+    mark_counts;
     probe;
     prune;
+    quarantine;
     remove_session;
     resume;
     row_is_free;
@@ -70,17 +79,22 @@ statements! {
     skew;
     start;
     start_one;
+    state;
+    stream_chunks;
+    streams;
+    sweep_chunks;
     sweep_leftovers;
     table_locks;
     takeover;
     unlock;
     unread;
     workers;
+    write_chunks;
 }
 
 /// The interface: the number of the set of functions that this program calls. A migration that changes a function
 /// creates a new set, and keeps the previous one for programs that are still running.
-pub(crate) const INTERFACE: u32 = 2;
+pub(crate) const INTERFACE: u32 = 3;
 
 /// The suffix of the names of an interface's functions.
 pub(crate) fn function_suffix(interface: u32) -> String {

@@ -78,8 +78,10 @@ impl BlockedTurns {
         Self { database, inspector, blockers: Mutex::default(), table_lock: Mutex::default(), rejected_turns }
     }
 
-    /// Waits for a statement with turns of these runs. If it takes long, determines meanwhile who blocks it. The
-    /// statement sets its application name to that of the first run.
+    /// Waits for a statement with turns of these runs. If it takes long, determines meanwhile who blocks it.
+    ///
+    /// The statement must set the application name of its connection to the id of the first run: by that name, other
+    /// connections find it among those that wait for a lock.
     pub(crate) async fn wait<T>(
         &self,
         runs: &[RunId],

@@ -187,7 +187,9 @@ impl ClaimAnswer {
             self.runs_with_details.push(run.to_string());
         }
         let (turn, turn_at) = (parsed(row, 4)?, timestamp(row, 6)?);
-        let history = self.history(row, run, seq, (turn, turn_at))?;
+        let columns = holder_columns::read(row, 17)?;
+        let replayed = seq.saturating_sub(columns.replay_from);
+        let history = self.history(row, run, replayed, (turn, turn_at))?;
         self.claimed.push(Claimed {
             run,
             workflow: workflow_name(request, text(row, 2)?),
@@ -197,7 +199,7 @@ impl ClaimAnswer {
             turn_at,
             consumed,
             inbox: Vec::new(),
-            columns: holder_columns::read(row, 17)?,
+            columns,
             is_fresh: seq <= 1,
             can_end_without_code: get::<&str>(row, 0)? == "ending",
             is_overdue: get(row, 11)?,
@@ -207,15 +209,15 @@ impl ClaimAnswer {
         Ok(())
     }
 
-    /// The history of a run, if the row contains it. Notes the run in `runs_without_history` if not.
+    /// The history of a run of which a replay needs `replayed` events, if the row contains it. Notes the run in `runs_without_history` if not.
     fn history(
         &mut self,
         row: &Row,
         run: RunId,
-        seq: u64,
+        replayed: u64,
         (turn, turn_at): (TurnId, Timestamp),
     ) -> Result<ClaimedHistory, InvalidRow> {
-        if get::<bool>(row, 9)? || seq > HISTORY_IN_CLAIM_EVENTS_MAX {
+        if get::<bool>(row, 9)? || replayed > HISTORY_IN_CLAIM_EVENTS_MAX {
             return Ok(ClaimedHistory::LeftOut);
         }
         let Some(events) = get::<Option<&str>>(row, 16)? else {

@@ -35,6 +35,7 @@ use crate::error::{corrupt_error, known_rules};
 use crate::notifications::subscribers::{ChangeNotice, Subscribers};
 use crate::write::blocked_turns::BlockedTurns;
 use crate::write::rejected_turns::can_commit;
+use crate::write::streams::written_run;
 
 type TurnAnswer = Result<Committed, WorldError>;
 
@@ -384,7 +385,10 @@ impl<'a> CommitCall<'a> {
             }
         }
         let done = part.iter().filter(|index| !not_done.contains(index));
-        self.notice.ended.extend(done.filter_map(|index| run_end(&self.turns[*index])));
+        for index in done {
+            self.notice.ended.extend(run_end(&self.turns[*index]));
+            self.notice.written.extend(written_run(&self.turns[*index]));
+        }
         Ok(locked)
     }
 

@@ -54,6 +54,8 @@ fn next_batch(messages: &[NewMessage]) -> &[NewMessage] {
 /// The answers to a batch, or why the statement failed.
 type BatchAnswers = Result<Vec<Result<Sent, WorldError>>, CallError>;
 
+/// Sends messages with one statement. The inner error is that of the statement: the caller decides whether the messages
+/// are sent separately. The outer one is about a value that cannot be stored, or a row that cannot be read.
 async fn send_batch(
     database: &Database,
     time: &TimeSource,
@@ -100,7 +102,9 @@ pub(crate) fn read_answer(message: &NewMessage, row: &Row) -> Result<Result<Sent
     };
     // The statement has already checked whether the run waits for the hook; if it refuses the message, it does not.
     let receiver = |unread| -> Result<Receiver<'static>, InvalidRow> {
-        Ok(Receiver { status: parsed::<Status>(row, 2)?, unread, kept: number(row, 3)?, waits: &[] })
+        let is_cancel_requested = get::<Option<bool>>(row, 4)?.unwrap_or(false);
+        let (status, kept) = (parsed::<Status>(row, 2)?, number(row, 3)?);
+        Ok(Receiver { status, unread, kept, waits: &[], is_cancel_requested })
     };
     Ok(match get::<&str>(row, 0)? {
         "sent" => Ok(sent(number(row, 1)?)?),

@@ -187,6 +187,8 @@ pub(crate) async fn takeover(
     let mut ended_sessions = Vec::new();
     for row in &rows {
         let mut read = || -> Result<(), InvalidRow> {
+            // A row names a session that has ended and still holds runs. The one without a session has the time and the
+            // numbers; it is missing if the calling session is gone.
             if let Some(session) = get::<Option<&str>>(row, 0)? {
                 ended_sessions.push(session.to_owned());
                 return Ok(());

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use outlast_core::limits::PAYLOAD_BYTES_MAX;
 use outlast_core::paging::millis_of;
 use outlast_core::refusal::{check_start, key_taken};
-use outlast_core::{Event, RunId, Start, Started, WorldError};
+use outlast_core::{Event, KeyPolicy, RunId, Start, Started, WorldError};
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 
@@ -54,6 +54,9 @@ pub(crate) fn add_run_and_key(rows: &mut JsonRows, start: &Start) {
         rows.word("digest", format_args!("{:032x}", key.digest));
         if let Some(window) = key.window {
             rows.number("window", micros(window));
+        }
+        if key.policy == KeyPolicy::WhileRunning {
+            rows.json_value("while_running", "true");
         }
     }
 }

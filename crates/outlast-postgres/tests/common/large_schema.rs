@@ -85,7 +85,7 @@ FROM (
             WHEN sort IN (6, 7) THEN now_at + 80000000 + n WHEN sort >= 8 THEN at END AS ready_at
     FROM (
         SELECT n, ({first} + n) * 1000 AS at, CASE WHEN n < {ended} THEN -1 ELSE n % 10 END AS sort, now_at
-        FROM generate_series({from}, {last}) AS n, (SELECT {schema}.clock_v2() AS now_at OFFSET 0) AS clock
+        FROM generate_series({from}, {last}) AS n, (SELECT {schema}.clock_v3() AS now_at OFFSET 0) AS clock
     ) AS sorted
 ) AS new"#;
 
@@ -98,4 +98,4 @@ SELECT {run}, 'shop', (n % 1000)::text FROM generate_series({from}, {last}, 10) 
 INSERT INTO {schema}.inbox (run, position, id, at, kind)
 SELECT {run}, 1, {message}, ({first} + n) * 1000, 'wake' FROM generate_series({from}, {last}, 50) AS n;
 INSERT INTO {schema}.counts (status, slot, n) VALUES ('completed', -1, {ended}) ON CONFLICT DO NOTHING;
-SELECT {schema}.widen_v2(0, 0)"#;
+SELECT {schema}.widen_v3(0, 0)"#;

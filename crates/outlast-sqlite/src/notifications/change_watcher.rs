@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::limits::SLOW_POLL;
-use outlast_core::{ChangeSignal, Waiters, WorldError};
+use outlast_core::{ChangeSignal, RunWatchers, Waiters, WorldError};
 use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
 
@@ -49,7 +49,9 @@ impl Changes {
     pub(crate) const WORK: Self = Self(1);
     /// Runs have ended.
     pub(crate) const ENDS: Self = Self(2);
-    pub(crate) const ALL: Self = Self(3);
+    /// Streams or published states have changed.
+    pub(crate) const STREAMS: Self = Self(4);
+    pub(crate) const ALL: Self = Self(7);
 
     /// The set with these bits; unknown bits are ignored.
     pub(crate) fn from_bits(bits: u8) -> Self {
@@ -102,6 +104,7 @@ struct WatcherState {
 pub(crate) struct ChangeSubscribers {
     pub(crate) change_signal: Arc<ChangeSignal>,
     pub(crate) waiters: Arc<Waiters>,
+    pub(crate) watchers: Arc<RunWatchers>,
 }
 
 impl ChangeWatcher {
@@ -135,12 +138,14 @@ impl ChangeWatcher {
 
     /// Registers a caller that waits for changes, until the returned guard is dropped.
     pub(crate) fn listen(&self) -> ListenerGuard<'_> {
-        let mut state = self.shared.state.lock();
-        state.listeners += 1;
-        if state.is_idle {
-            self.shared.changed.notify_one();
-        }
+        self.shared.add_listener();
         ListenerGuard(&self.shared)
+    }
+
+    /// As [`listen`](Self::listen), with a guard that does not borrow the watcher.
+    pub(crate) fn listen_owned(&self) -> OwnedListenerGuard {
+        self.shared.add_listener();
+        OwnedListenerGuard(self.shared.clone())
     }
 
     /// Sends hints to other processes; `None` if this system has no sockets.
@@ -198,6 +203,16 @@ impl Drop for ListenerGuard<'_> {
     }
 }
 
+/// Represents one caller that waits for changes.
+#[derive(Debug)]
+pub(crate) struct OwnedListenerGuard(Arc<WatcherShared>);
+
+impl Drop for OwnedListenerGuard {
+    fn drop(&mut self) {
+        self.0.state.lock().listeners -= 1;
+    }
+}
+
 /// The watcher's own connection to the file.
 struct WatchedFile {
     opened: Arc<OpenedFile>,
@@ -206,6 +221,14 @@ struct WatchedFile {
 }
 
 impl WatcherShared {
+    fn add_listener(&self) {
+        let mut state = self.state.lock();
+        state.listeners += 1;
+        if state.is_idle {
+            self.changed.notify_one();
+        }
+    }
+
     /// Receives hints, and polls at the timeouts of the socket, until the world is closed.
     fn run_with_socket(&self, file: &WatchedFile, mut socket: HintSocket) {
         let mut last_version = file.data_version();
@@ -234,7 +257,9 @@ impl WatcherShared {
                 if file.is_lost() {
                     return;
                 }
-                let is_worth_it = polls % POLLS_PER_CLAIM == 0 || !file.subscribers.waiters.is_empty();
+                let is_worth_it = polls % POLLS_PER_CLAIM == 0
+                    || !file.subscribers.waiters.is_empty()
+                    || !file.subscribers.watchers.is_empty();
                 if is_worth_it && self.state.lock().listeners > 0 && file.has_changed(&mut last_version) {
                     changes = Changes::ALL;
                 }
@@ -297,6 +322,7 @@ impl WatchedFile {
         let is_lost = self.opened.check().is_err();
         if is_lost {
             self.subscribers.change_signal.notify();
+            self.subscribers.watchers.notify_all();
         }
         is_lost
     }
@@ -306,6 +332,9 @@ impl WatchedFile {
     fn notify(&self, changes: Changes) -> bool {
         if changes.intersects(Changes::WORK) {
             self.subscribers.change_signal.notify();
+        }
+        if changes.intersects(Changes::STREAMS) || changes.intersects(Changes::ENDS) {
+            self.subscribers.watchers.notify_all();
         }
         !changes.intersects(Changes::ENDS) || self.notify_ends()
     }

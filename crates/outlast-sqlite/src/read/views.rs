@@ -1,11 +1,14 @@
 //! Views: one run, the counts, the workers.
 
+use outlast_core::limits::FLAG_COUNT_MAX;
 use outlast_core::refusal::no_run;
-use outlast_core::{Code, Counts, Report, RunId, RunView, WorkerView, complete_counts};
+use outlast_core::{
+    Code, Counts, FlagCounts, MarkCounts, Report, RunId, RunView, WorkerView, complete_counts, count_marks,
+};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::connection::error::Refusal;
-use crate::schema::row::{number, parse_json, parsed, run_view, timestamp};
+use crate::schema::row::{marks, number, number_or_null, parse_json, parsed, run_view, timestamp};
 use crate::schema::sql;
 
 /// The view of a run.
@@ -20,6 +23,41 @@ pub(crate) fn counts(connection: &Connection) -> Result<Counts, Refusal> {
     let mut statement = connection.prepare_cached(sql::COUNTS)?;
     let rows = statement.query_map([], |row| Ok((parsed(row, 0)?, number(row, 1)?)))?;
     Ok(complete_counts(rows.collect::<Result<Vec<_>, _>>()?))
+}
+
+/// The number of runs with each mark.
+pub(crate) fn mark_counts(connection: &Connection) -> Result<MarkCounts, Refusal> {
+    let mut statement = connection.prepare_cached(sql::MARK_COUNTS)?;
+    let rows = statement.query_map([], |row| Ok((marks(row, 0)?, number(row, 1)?)))?;
+    Ok(count_marks(rows.collect::<Result<Vec<_>, _>>()?))
+}
+
+/// The number of runs with each flag.
+pub(crate) fn flag_counts(connection: &Connection) -> Result<FlagCounts, Refusal> {
+    let mut statement = connection.prepare_cached(sql::FLAG_COUNTS)?;
+    let counts = statement
+        .query_row([FLAG_COUNT_MAX as i64], |row| Ok(FlagCounts::new(number(row, 0)?, number(row, 1)?)));
+    Ok(counts?)
+}
+
+/// The views of those of the runs that exist.
+pub(crate) fn runs_by_id(connection: &Connection, runs: &[RunId]) -> Result<Vec<RunView>, Refusal> {
+    let mut statement = connection.prepare_cached(&sql::RUN_VIEW)?;
+    let mut views = Vec::with_capacity(runs.len());
+    for run in runs {
+        views.extend(statement.query_row([run.to_string()], run_view).optional()?);
+    }
+    Ok(views)
+}
+
+/// The number of events in the history of a run.
+pub(crate) fn event_count(connection: &Connection, run: RunId) -> Result<u64, Refusal> {
+    let mut statement = connection.prepare_cached(sql::RUN_POSITION)?;
+    let counts = statement
+        .query_row([run.to_string()], |row| Ok((number::<u64>(row, 2)?, number_or_null::<u64>(row, 5)?)))
+        .optional()?;
+    let (of_row, of_last_turn) = counts.ok_or_else(|| no_run(run))?;
+    Ok(of_row.max(of_last_turn.unwrap_or_default()))
 }
 
 /// The joined workers.

@@ -1,16 +1,20 @@
-//! The columns of a run that only its holder changes, as SQLite stores them. Statements contain the placeholders
-//! `{columns}` for their names and `{values}` for their parameters, so that a new column is added only here.
+//! The columns of a run that only its holder changes, as SQLite stores them. Statements contain placeholders, so that a
+//! new column is added only here: `{columns}` for the names of all columns that are read, `{assigned}` for those that are
+//! written, and `{values}` for their parameters. The marks are read with them, and written otherwise: senders change some
+//! of them.
 
 use std::sync::Arc;
 
-use outlast_core::{FailedBuilds, HolderColumns, Timestamp};
+use outlast_core::{FailedBuilds, HolderColumns, Marks, RunFailure, Timestamp};
 use rusqlite::types::Value;
 use rusqlite::{Error, Row, ToSql};
 
-use crate::schema::row::{failed_builds, number, stuck, stuck_reason_text, timestamp_or_null, to_i64};
+use crate::schema::row::{
+    failed_builds, invalid_column, number, stuck, stuck_reason_text, timestamp_or_null, to_i64,
+};
 
 /// The names of the columns, in the order in which they are written and read.
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 13] = [
     "crashes",
     "kept",
     "deadline",
@@ -19,17 +23,27 @@ const NAMES: [&str; 8] = [
     "stuck_build",
     "failed_builds",
     "failed_at",
+    "replay_from",
+    "continued",
+    "retrying",
+    "failure",
+    "fingerprint",
 ];
 
 /// Replaces the placeholders of a statement. The parameters of the columns follow the numbered ones.
 pub(crate) fn expand_placeholders(statement: &str) -> String {
     let values = NAMES.map(|_| "?").join(", ");
-    statement.replace("{columns}", &NAMES.join(", ")).replace("{values}", &values)
+    let names = NAMES.join(", ");
+    statement
+        .replace("{columns}", &format!("{names}, marks"))
+        .replace("{assigned}", &names)
+        .replace("{values}", &values)
 }
 
 /// The values of the columns, as parameters of a statement.
 pub(crate) fn values(columns: &HolderColumns) -> [Value; NAMES.len()] {
-    let HolderColumns { crashes, kept, deadline, stuck, failed_builds } = columns;
+    let HolderColumns { crashes, kept, deadline, stuck, failed_builds, replay_from, continued, .. } = columns;
+    let failure = columns.failure.as_deref();
     let text = |text: &str| Value::Text(text.to_owned());
     let stuck = stuck.as_deref();
     [
@@ -41,6 +55,11 @@ pub(crate) fn values(columns: &HolderColumns) -> [Value; NAMES.len()] {
         stuck.map_or(Value::Null, |stuck| text(&stuck.build)),
         failed_builds.text().into(),
         to_i64(failed_builds.at()).into(),
+        to_i64(*replay_from).into(),
+        to_i64(*continued).into(),
+        columns.is_retrying.into(),
+        failure.map(RunFailure::to_stored).into(),
+        failure.map(|failure| failure.fingerprint.cast_signed()).into(),
     ]
 }
 
@@ -57,7 +76,20 @@ pub(crate) fn read(row: &Row<'_>, first: usize) -> Result<Arc<HolderColumns>, Er
         deadline: read_deadline(row, first)?,
         stuck: stuck(row, first + 3)?.map(Box::new),
         failed_builds: read_failed_builds(row, first)?,
+        replay_from: number(row, first + 8)?,
+        continued: number(row, first + 9)?,
+        is_retrying: row.get(first + 10)?,
+        failure: read_failure(row, first)?,
+        marks: Marks::from_bits(number(row, first + NAMES.len())?).of_holder(),
     }))
+}
+
+/// Reads why the run failed: the columns with the summary and the fingerprint.
+fn read_failure(row: &Row<'_>, first: usize) -> Result<Option<Box<RunFailure>>, Error> {
+    let Some(fingerprint) = row.get::<_, Option<i64>>(first + 12)? else { return Ok(None) };
+    let text = row.get_ref(first + 11)?.as_str()?;
+    let failure = RunFailure::from_stored(text, fingerprint.cast_unsigned());
+    failure.map(|failure| Some(Box::new(failure))).map_err(|error| invalid_column(first + 11, error))
 }
 
 /// Reads only the number of crashes.

@@ -38,6 +38,10 @@ pub(crate) struct Migration {
 pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration { schema_min: BASELINE, sql: include_str!("../../migrations/0005_baseline.sql") },
     Migration { schema_min: BASELINE, sql: include_str!("../../migrations/0006_version.sql") },
+    Migration { schema_min: BASELINE, sql: include_str!("../../migrations/0007_marks.sql") },
+    Migration { schema_min: BASELINE, sql: include_str!("../../migrations/0008_generations.sql") },
+    Migration { schema_min: BASELINE, sql: include_str!("../../migrations/0009_streams.sql") },
+    Migration { schema_min: BASELINE, sql: include_str!("../../migrations/0014_views.sql") },
 ];
 
 /// The schema of this build.

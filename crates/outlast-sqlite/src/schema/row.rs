@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use outlast_core::{
-    Event, FailedBuilds, OpNumber, Parent, Readiness, RunView, Stuck, Tags, Timestamp, TurnRecord,
+    Event, FailedBuilds, Marks, OpNumber, Parent, Readiness, RunView, Stuck, Tags, Timestamp, TurnRecord,
 };
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Error, Row};
@@ -65,7 +65,7 @@ pub(crate) fn to_i64(number: u64) -> i64 {
 
 /// Reads the columns of `run_view.sql` and `runs_page.sql`.
 pub(crate) fn run_view(row: &Row<'_>) -> Result<RunView, Error> {
-    let columns = columns::read(row, 23)?;
+    let columns = columns::read(row, 24)?;
     let mut view = RunView::of_columns(parsed(row, 0)?, parsed(row, 4)?, &columns);
     view.workflow = row.get(1)?;
     view.version = number(row, 2)?;
@@ -83,10 +83,16 @@ pub(crate) fn run_view(row: &Row<'_>) -> Result<RunView, Error> {
     view.is_cancel_requested = row.get(20)?;
     view.format = number(row, 19)?;
     view.retry_at = timestamp_or_null(row, 22)?;
+    view.marks = marks(row, 23)?;
     view.parent = parent(row)?;
     view.tags =
         parse_json::<Vec<(String, String)>>(21, row.get_ref(21)?.as_str()?)?.into_iter().collect::<Tags>();
     Ok(view)
+}
+
+/// The marks of a run.
+pub(crate) fn marks(row: &Row<'_>, column: usize) -> Result<Marks, Error> {
+    number(row, column).map(Marks::from_bits)
 }
 
 /// Why a run is stuck, or was stuck when it was claimed. Reads three columns: the reason, the message and the build.
@@ -94,7 +100,9 @@ pub(crate) fn stuck(row: &Row<'_>, column: usize) -> Result<Option<Stuck>, Error
     let ValueRef::Text(reason) = row.get_ref(column)? else { return Ok(None) };
     let reason = std::str::from_utf8(reason).unwrap_or_default();
     let reason = parse_json(column, reason)?;
-    Ok(Some(Stuck { reason, message: row.get(column + 1)?, build: row.get(column + 2)? }))
+    Ok(Some(
+        Stuck::new(reason, row.get::<_, String>(column + 1)?).in_build(row.get::<_, String>(column + 2)?),
+    ))
 }
 
 /// The builds that could not continue a run. Reads two columns: the list and its event number.
@@ -106,10 +114,11 @@ pub(crate) fn failed_builds(row: &Row<'_>, column: usize) -> Result<FailedBuilds
     Ok(FailedBuilds::from_stored(number(row, column + 1)?, text))
 }
 
-/// The ready times from which a statement chooses one: if all messages are read, if some are unread, and if the run can
-/// be ended without its code.
-pub(crate) fn ready_times(ready: Readiness, now: Timestamp) -> [Option<i64>; 3] {
-    [ready.if_read, ready.if_unread, ready.if_can_end].map(|at| at.moment(now).map(Timestamp::as_micros))
+/// The ready times from which a statement chooses one: if all messages are read, if some are unread, if the run can be
+/// ended without its code, and if it is paused.
+pub(crate) fn ready_times(ready: Readiness, now: Timestamp) -> [Option<i64>; 4] {
+    [ready.if_read, ready.if_unread, ready.if_can_end, ready.if_paused]
+        .map(|at| at.moment(now).map(Timestamp::as_micros))
 }
 
 fn parent(row: &Row<'_>) -> Result<Option<Parent>, Error> {

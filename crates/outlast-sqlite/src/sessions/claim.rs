@@ -127,12 +127,14 @@ impl RunData {
         has_details: bool,
     ) -> Result<Self, Error> {
         // The worker reads a long history afterwards, so that commits do not wait for it.
-        let is_left_out = run.preferred == Some(session) || run.next_seq > HISTORY_IN_CLAIM_EVENTS_MAX;
+        let from = run.columns.replay_from;
+        let is_long = run.next_seq.saturating_sub(from) > HISTORY_IN_CLAIM_EVENTS_MAX;
+        let is_left_out = is_long || run.preferred == Some(session);
         let read = || {
             let history = if is_left_out {
                 ClaimedHistory::LeftOut
             } else {
-                ClaimedHistory::Whole(history(connection, run.run, 0, i64::MAX)?)
+                ClaimedHistory::Whole(history(connection, run.run, from, i64::MAX)?)
             };
             let has_unread = run.sent > run.consumed;
             let inbox = if has_unread { inbox(connection, run.run, run.consumed)? } else { Vec::new() };

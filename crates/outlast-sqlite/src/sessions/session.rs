@@ -162,7 +162,7 @@ fn release_crashed_runs(tx: &mut Tx<'_>, session: SessionId, build: &str) -> Res
 /// Releases a run whose session has ended: stores the row that core computes for it.
 fn release_run(tx: &mut Tx<'_>, run: &HeldRow, reason: ReleaseReason<'_>) -> Result<(), Refusal> {
     let released = Released::of(&run.columns, run.next_seq, reason);
-    let [if_read, if_unread, if_can_end] = ready_times(released.ready, tx.now);
+    let [if_read, if_unread, if_can_end, if_paused] = ready_times(released.ready, tx.now);
     let columns = columns::values(&released.columns);
     tx.execute(
         &sql::RUN_RELEASE,
@@ -177,6 +177,7 @@ fn release_run(tx: &mut Tx<'_>, run: &HeldRow, reason: ReleaseReason<'_>) -> Res
                 if_read,
                 if_unread,
                 if_can_end,
+                if_paused,
             ],
             &columns,
         ),
@@ -225,8 +226,8 @@ pub(crate) fn resume(tx: &mut Tx<'_>, run: &RunId) -> Result<(), Refusal> {
     let id = run.to_string();
     let mut statement = tx.connection.prepare_cached(sql::RUN_RECEIVER)?;
     let found = statement.query_row([&id], ReceivingRun::read).optional()?;
-    let Some(ReceivingRun { status, ready_at, .. }) = found else { return Err(no_run(*run).into()) };
-    let ready_at = resumed(*run, status, ready_at, tx.now)?;
+    let Some(ReceivingRun { status, marks, ready_at, .. }) = found else { return Err(no_run(*run).into()) };
+    let ready_at = resumed(*run, status, marks, ready_at, tx.now)?;
     tx.execute(sql::RUN_RESUME, params![id, ready_at.map(Timestamp::as_micros)])?;
     tx.after_commit.wakes_workers = true;
     Ok(())

@@ -106,7 +106,7 @@ fn write(tx: &mut Tx<'_>, new: &EncodedTurn, consumed_before: u64) -> Result<(),
 
 fn write_row(tx: &mut Tx<'_>, new: &EncodedTurn, consumed: u64) -> Result<(), Error> {
     let (change, now) = (&new.change, tx.now.as_micros());
-    let [if_read, if_unread, if_can_end] = ready_times(change.ready, tx.now);
+    let [if_read, if_unread, if_can_end, if_paused] = ready_times(change.ready, tx.now);
     let columns = columns::values(&change.columns);
     tx.execute(
         &sql::RUN_CHANGE,
@@ -129,6 +129,10 @@ fn write_row(tx: &mut Tx<'_>, new: &EncodedTurn, consumed: u64) -> Result<(), Er
                 if_read,
                 if_unread,
                 if_can_end,
+                if_paused,
+                change.clears_marks.bits(),
+                change.sets_marks.bits(),
+                change.version,
             ],
             &columns,
         ),
@@ -144,8 +148,8 @@ fn may_be_claimed(tx: &Tx<'_>, new: &EncodedTurn) -> Result<bool, Error> {
         return Ok(true);
     }
     match ready_times(new.change.ready, tx.now) {
-        [None, None, None] => Ok(false),
-        [Some(_), Some(_), Some(_)] => Ok(true),
+        [None, None, None, None] => Ok(false),
+        [Some(_), Some(_), Some(_), Some(_)] => Ok(true),
         _ => {
             let mut statement = tx.connection.prepare_cached(sql::RUN_IS_READY)?;
             statement.query_row([&new.run], |row| row.get(0))

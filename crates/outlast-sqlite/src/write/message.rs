@@ -11,6 +11,9 @@ use rusqlite::{Error, Row};
 
 use crate::schema::row::{invalid_column, number, number_or_null, parse_json, parsed, timestamp};
 
+/// The name of a terminate that runs the compensations first.
+const COMPENSATING: &str = "compensating";
+
 /// A message, encoded on the caller's thread to relieve the writer.
 pub(crate) struct EncodedMessage {
     pub(crate) message: NewMessage,
@@ -48,6 +51,11 @@ impl MessageColumns {
             }
             MessageBody::Cancel { reason } => Self::with_text("cancel", reason.clone()),
             MessageBody::Terminate { reason } => Self::with_text("terminate", reason.clone()),
+            // The same kind, since it ends the run without its code as well. Builds that would not see the name cannot
+            // read the format of the message.
+            MessageBody::Compensate { reason } => {
+                Self { name: Some(COMPENSATING.into()), ..Self::with_text("terminate", reason.clone()) }
+            }
             MessageBody::Wake { op } => {
                 Self { kind: "wake", op: op.map(|OpNumber(op)| op as i64), ..Self::default() }
             }
@@ -71,6 +79,8 @@ impl MessageColumns {
                 Event::write_all(events, &mut text);
                 Self::with_text("attempted", text)
             }
+            MessageBody::Pause { reason } => Self::with_text("pause", reason.clone()),
+            MessageBody::Resume => Self { kind: "resume", ..Self::default() },
             _ => {
                 return Err(WorldError::invalid(format!(
                     "message {} has a kind that this build does not know; use a newer build",
@@ -111,17 +121,23 @@ fn to_json(value: &impl serde::Serialize) -> Result<String, WorldError> {
     serde_json::to_string(value).map_err(|error| WorldError::invalid(error.to_string()))
 }
 
-/// Reads the columns of `inbox_read.sql`.
+/// Reads the columns of `inbox_read.sql`: position, id, time, kind, hook (4), operation (5), status (6), codec (7),
+/// body (8) and headers. The kind determines what the body is: a payload, a reason, a run, a failure or events.
 pub(crate) fn read_message(row: &Row<'_>) -> Result<Message, Error> {
     let body = match row.get_ref(3)?.as_str()? {
         "hook" => MessageBody::Hook { name: row.get(4)?, payload: read_payload(row)? },
         "cancel" => MessageBody::Cancel { reason: row.get(8)? },
+        "terminate" if row.get_ref(4)?.as_str_or_null().ok().flatten() == Some(COMPENSATING) => {
+            MessageBody::Compensate { reason: row.get(8)? }
+        }
         "terminate" => MessageBody::Terminate { reason: row.get(8)? },
         "wake" => MessageBody::Wake { op: number_or_null(row, 5)?.map(OpNumber) },
         "child_started" => MessageBody::ChildStarted { op: read_op(row)?, run: parsed::<RunId>(row, 8)? },
         "child_ended" => MessageBody::ChildEnded { op: read_op(row)?, outcome: read_outcome(row)? },
         "refused" => MessageBody::Refused { op: read_op(row)?, failure: read_failure(row)? },
         "attempted" => MessageBody::Attempted { events: read_events(row)? },
+        "pause" => MessageBody::Pause { reason: row.get(8)? },
+        "resume" => MessageBody::Resume,
         other => return Err(invalid_column(3, format!("unknown message kind `{other}`; run a newer build"))),
     };
     let headers: Headers = match row.get_ref(9)? {

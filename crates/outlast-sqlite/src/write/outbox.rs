@@ -1,4 +1,4 @@
-//! The outbox of a turn: children to start, messages to other runs, and the tags of its own run.
+//! The outbox of a turn: children to start, messages to other runs, and the tags, streams and state of its own run.
 
 use outlast_core::refusal::{child_exists, child_refused};
 use outlast_core::{Headers, MessageBody, MessageId, NewMessage, Outbox, Started, Tags, WorldError};
@@ -7,6 +7,7 @@ use crate::connection::error::Refusal;
 use crate::write::message::EncodedMessage;
 use crate::write::send::send;
 use crate::write::start::{EncodedStart, put_tags, start};
+use crate::write::streams::{EncodedWrites, apply_writes};
 use crate::write::turn::EncodedTurn;
 use crate::write::tx::Tx;
 
@@ -15,6 +16,7 @@ pub(crate) struct EncodedOutbox {
     children: Vec<EncodedChild>,
     messages: Vec<EncodedMessage>,
     tags: Tags,
+    writes: Option<EncodedWrites>,
 }
 
 /// A child to start, encoded on the caller's thread.
@@ -37,6 +39,7 @@ impl EncodedOutbox {
             children: children.collect(),
             messages: messages.collect::<Result<_, _>>()?,
             tags: outbox.tags.clone(),
+            writes: EncodedWrites::encode(&outbox.writes),
         })
     }
 }
@@ -58,6 +61,9 @@ pub(crate) fn apply_outbox(
     }
     for message in &outbox.messages {
         send_if_possible(tx, message)?;
+    }
+    if let Some(writes) = &outbox.writes {
+        apply_writes(tx, new, writes)?;
     }
     Ok(put_tags(tx, &new.run, &outbox.tags)?)
 }

@@ -1,16 +1,17 @@
-//! Pruning: deleting runs that ended long ago.
+//! Deleting runs: those that ended long ago, or one that has ended.
 //!
-//! The row of a run is deleted first, in one transaction with its tags and heartbeat details. From then on the run does
-//! not exist for anyone. The same transaction deletes its turns and messages, up to a limit. The rest of a longer
+//! The row of a run is deleted first, in one transaction with its tags, state, streams and heartbeat details. From then on the run does
+//! not exist for anyone. The same transaction deletes its turns, chunks and messages, up to a limit. The rest of a longer
 //! history is deleted in later transactions, so that the commits of other runs do not wait for it; until then the table
 //! `leftovers` contains the run.
 
 use outlast_core::limits::PRUNE_RUNS_MAX;
-use outlast_core::{Pruned, RunId, Status, Timestamp};
-use rusqlite::{Connection, Error, params};
+use outlast_core::refusal::{no_run, not_deletable};
+use outlast_core::{Marks, Pruned, RunId, Status, Timestamp};
+use rusqlite::{Connection, Error, OptionalExtension, Row, params};
 
 use crate::connection::error::Refusal;
-use crate::schema::row::{parsed, timestamp_or_null};
+use crate::schema::row::{marks, parsed, timestamp_or_null};
 use crate::schema::sql;
 use crate::write::tx::Tx;
 
@@ -22,6 +23,16 @@ const DELETE_ROW_BYTES: u64 = 4 * 1024;
 
 /// The number of runs in `leftovers` that one transaction reads.
 const LEFTOVERS_MAX: i64 = 1_000;
+
+/// The statements that delete the rows of runs in tables with few rows per run.
+const PRUNE_BY_LIST: [&str; 6] = [
+    sql::PRUNE_HEARTBEATS,
+    sql::PRUNE_TAGS,
+    sql::PRUNE_STATES,
+    sql::PRUNE_STREAM_WRITERS,
+    sql::PRUNE_STREAMS,
+    sql::PRUNE_RUNS,
+];
 
 /// The arguments of one call.
 #[derive(Clone, Copy)]
@@ -56,46 +67,78 @@ impl Prune {
         let mut statement = connection.prepare_cached(sql::PRUNE_CANDIDATES)?;
         // The empty text sorts before every id.
         let after = self.after.map_or_else(String::new, |run| run.to_string());
-        let rows = statement.query_map(params![after, self.limit() as i64], |row| {
-            Ok((parsed(row, 0)?, parsed(row, 1)?, timestamp_or_null(row, 2)?))
-        })?;
+        let rows = statement.query_map(params![after, self.limit() as i64], PruneCandidate::read)?;
         rows.collect()
     }
 
-    fn is_to_delete(&self, (_, _, ended_at): &PruneCandidate) -> bool {
-        ended_at.is_some_and(|at| at < self.before)
+    fn is_to_delete(&self, candidate: &PruneCandidate) -> bool {
+        candidate.may_be_deleted() && candidate.ended_at.is_some_and(|at| at < self.before)
     }
 
     /// The run after which the next call continues; `None` if this call reached the last run.
     fn next(&self, candidates: &[PruneCandidate]) -> Option<RunId> {
-        candidates.last().filter(|_| candidates.len() == self.limit()).map(|(run, ..)| *run)
+        candidates.last().filter(|_| candidates.len() == self.limit()).map(|candidate| candidate.run)
     }
 }
 
-/// A run, its status, and when it ended.
-type PruneCandidate = (RunId, Status, Option<Timestamp>);
+/// A run that may have to be deleted.
+struct PruneCandidate {
+    run: RunId,
+    status: Status,
+    ended_at: Option<Timestamp>,
+    marks: Marks,
+}
+
+impl PruneCandidate {
+    /// Reads the columns of `prune_candidates.sql` and `delete_candidate.sql`.
+    fn read(row: &Row<'_>) -> Result<Self, Error> {
+        let (run, status) = (parsed(row, 0)?, parsed(row, 1)?);
+        Ok(Self { run, status, ended_at: timestamp_or_null(row, 2)?, marks: marks(row, 3)? })
+    }
+
+    fn may_be_deleted(&self) -> bool {
+        self.ended_at.is_some() && !self.marks.is_quarantined()
+    }
+}
 
 /// Deletes the candidates that ended before the given time.
 pub(crate) fn prune(tx: &mut Tx<'_>, prune: &Prune) -> Result<(Pruned, DeleteProgress), Refusal> {
     let mut candidates = prune.candidates(tx.connection)?;
     let next = prune.next(&candidates);
     candidates.retain(|candidate| prune.is_to_delete(candidate));
-    let deleted: Vec<String> = candidates.iter().map(|(run, ..)| run.to_string()).collect();
+    let progress = delete_all(tx, &candidates)?;
+    Ok((Pruned { runs: candidates.len() as u64, next }, progress))
+}
+
+/// Deletes one run that has ended.
+pub(crate) fn delete(tx: &mut Tx<'_>, run: &RunId) -> Result<DeleteProgress, Refusal> {
+    let mut statement = tx.connection.prepare_cached(sql::DELETE_CANDIDATE)?;
+    let found = statement.query_row([run.to_string()], PruneCandidate::read).optional()?;
+    let candidate = found.ok_or_else(|| no_run(*run))?;
+    if !candidate.may_be_deleted() {
+        return Err(not_deletable(*run, candidate.status, candidate.marks).into());
+    }
+    drop(statement);
+    Ok(delete_all(tx, &[candidate])?)
+}
+
+/// Deletes these runs, and some of the remaining rows of deleted runs.
+fn delete_all(tx: &mut Tx<'_>, candidates: &[PruneCandidate]) -> Result<DeleteProgress, Error> {
+    let deleted: Vec<String> = candidates.iter().map(|candidate| candidate.run.to_string()).collect();
     if !deleted.is_empty() {
         let list = format!("[\"{}\"]", deleted.join("\",\""));
-        for statement in [sql::PRUNE_HEARTBEATS, sql::PRUNE_TAGS, sql::PRUNE_RUNS] {
+        for statement in PRUNE_BY_LIST {
             tx.execute(statement, [&list])?;
         }
     }
-    candidates.iter().for_each(|(_, status, _)| tx.count_deleted(*status));
+    candidates.iter().for_each(|candidate| tx.count_deleted(candidate.status));
     let mut budget = DELETE_BYTES_MAX;
     for run in &deleted {
         if delete_rows(tx, run, &mut budget)? == DeleteProgress::Partial {
             tx.execute(sql::LEFTOVER_ADD, [run])?;
         }
     }
-    let progress = delete_leftovers(tx, &mut budget)?;
-    Ok((Pruned { runs: deleted.len() as u64, next }, progress))
+    delete_leftovers(tx, &mut budget)
 }
 
 /// Deletes some of the remaining rows of deleted runs.
@@ -116,10 +159,13 @@ fn delete_leftovers(tx: &Tx<'_>, budget: &mut u64) -> Result<DeleteProgress, Err
     Ok(if runs.len() < LEFTOVERS_MAX as usize { DeleteProgress::Complete } else { DeleteProgress::Partial })
 }
 
-/// Deletes turns and messages of a run until the budget is used up.
+/// Deletes turns, chunks and messages of a run until the budget is used up.
 fn delete_rows(tx: &Tx<'_>, run: &str, budget: &mut u64) -> Result<DeleteProgress, Error> {
     for turn in rows_within_budget(tx, sql::PRUNE_TURN_SIZES, run, budget)? {
         tx.execute(sql::PRUNE_TURN, [turn])?;
+    }
+    for chunks in rows_within_budget(tx, sql::PRUNE_CHUNK_SIZES, run, budget)? {
+        tx.execute(sql::PRUNE_CHUNK, [chunks])?;
     }
     for position in rows_within_budget(tx, sql::PRUNE_MESSAGE_SIZES, run, budget)? {
         tx.execute(sql::PRUNE_MESSAGE, params![run, position])?;

@@ -2,12 +2,12 @@
 
 use outlast_core::format::FIRST_FORMAT;
 use outlast_core::refusal::{Holder, Receiver, check_send, no_run, unreadable_by_holder};
-use outlast_core::state::{Awaiting, ready_after_send};
-use outlast_core::{EndableWithoutCode, MessageBody, Sent, Status, Timestamp, Wait, WorldError};
+use outlast_core::state::{Awaiting, PauseEffect, marks_after_send, ready_after_send};
+use outlast_core::{EndableWithoutCode, Marks, MessageBody, Sent, Status, Timestamp, Wait, WorldError};
 use rusqlite::{Error, OptionalExtension, Row, params};
 
 use crate::connection::error::Refusal;
-use crate::schema::row::{number, parse_json, parsed, timestamp_or_null, to_i64};
+use crate::schema::row::{marks, number, parse_json, parsed, timestamp_or_null, to_i64};
 use crate::schema::sql;
 use crate::write::message::EncodedMessage;
 use crate::write::tx::Tx;
@@ -22,9 +22,11 @@ pub(crate) struct ReceivingRun {
     is_cancel_requested: bool,
     endable: EndableWithoutCode,
     is_held: bool,
-    has_wake_at: bool,
+    wake_at: Option<Timestamp>,
     pub(crate) ready_at: Option<Timestamp>,
     waits: Vec<Wait>,
+    pub(crate) marks: Marks,
+    deadline: Option<Timestamp>,
 }
 
 impl ReceivingRun {
@@ -39,9 +41,11 @@ impl ReceivingRun {
             is_cancel_requested: row.get(5)?,
             endable: EndableWithoutCode { last_terminate: number(row, 6)?, last_cancel: number(row, 7)? },
             is_held: row.get(8)?,
-            has_wake_at: row.get(9)?,
+            wake_at: timestamp_or_null(row, 9)?,
             ready_at: timestamp_or_null(row, 10)?,
             waits: parse_json(11, row.get_ref(11)?.as_str()?)?,
+            marks: marks(row, 12)?,
+            deadline: timestamp_or_null(row, 13)?,
         })
     }
 
@@ -51,16 +55,25 @@ impl ReceivingRun {
             unread: self.sent - self.consumed,
             kept: self.kept,
             waits: &self.waits,
+            is_cancel_requested: self.is_cancel_requested,
         }
     }
 
-    fn awaiting(&self, endable: EndableWithoutCode) -> Awaiting {
+    /// The marks of the run after this message.
+    fn marks_after(&self, body: &MessageBody) -> Marks {
+        let is_cancel_requested = self.is_cancel_requested || matches!(body, MessageBody::Cancel { .. });
+        marks_after_send(self.marks, body, is_cancel_requested)
+    }
+
+    fn awaiting(&self, endable: EndableWithoutCode, marks: Marks) -> Awaiting {
+        let begins_at = self.wake_at.filter(|_| self.status == Status::Pending);
         Awaiting {
             status: self.status,
             is_held: self.is_held,
-            starts_later: self.status == Status::Pending && self.has_wake_at,
+            starts_later: begins_at.is_some(),
             can_end: endable.can_end(self.consumed, self.next_event),
             ready_at: self.ready_at,
+            pause: PauseEffect::of(self.marks, marks, self.deadline, begins_at),
         }
     }
 }
@@ -107,7 +120,8 @@ pub(crate) fn send(tx: &mut Tx<'_>, encoded: &EncodedMessage) -> Result<Sent, Re
         });
     }
     let endable = run.endable.after(&message.body, sent.position);
-    let ready_at = ready_after_send(&run.awaiting(endable), tx.now);
+    let marks = run.marks_after(&message.body);
+    let ready_at = ready_after_send(&run.awaiting(endable, marks), tx.now);
     tx.execute(
         sql::RUN_SENT,
         params![
@@ -119,6 +133,7 @@ pub(crate) fn send(tx: &mut Tx<'_>, encoded: &EncodedMessage) -> Result<Sent, Re
             to_i64(endable.last_cancel),
             matches!(message.body, MessageBody::Cancel { .. }),
             message.body.format(),
+            marks.bits(),
         ],
     )?;
     tx.after_commit.wakes_workers = true;

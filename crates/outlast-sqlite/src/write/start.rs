@@ -1,7 +1,7 @@
 //! Starting runs: inserting the row, the first turn and the tags, or finding the run that exists already.
 
 use outlast_core::refusal::{check_start, key_taken};
-use outlast_core::{Event, RowChange, RunId, Start, Started, Tags, Timestamp, WorldError};
+use outlast_core::{Event, KeyPolicy, RowChange, RunId, Start, Started, Tags, Timestamp, WorldError};
 use rusqlite::{OptionalExtension, params};
 
 use crate::connection::error::Refusal;
@@ -97,7 +97,7 @@ fn insert_row(tx: &Tx<'_>, start: &Start, row: &RowChange<'_>, waits: &str) -> R
             params![
                 start.run.to_string(),
                 &*start.workflow,
-                start.version,
+                row.version.unwrap_or(start.version),
                 row.format,
                 key.map(|key| &*key.text),
                 key.map(|key| format!("{:032x}", key.digest)),
@@ -119,6 +119,7 @@ fn insert_row(tx: &Tx<'_>, start: &Start, row: &RowChange<'_>, waits: &str) -> R
                 parent.map(|parent| parent.root.to_string()),
                 &*start.queue,
                 start.priority,
+                row.sets_marks.bits(),
             ],
             &columns,
         ),
@@ -135,7 +136,7 @@ pub(crate) fn put_tags(tx: &Tx<'_>, run: &str, tags: &Tags) -> Result<(), rusqli
 enum ConflictingRun {
     /// The start is answered with this run.
     AnswersStart(InsertOutcome),
-    /// The run has the same key, but was started before the window of the key.
+    /// The run has the same key, but was started before the window of the key, or has ended and held it only until then.
     KeyExpired(RunId),
 }
 
@@ -149,10 +150,11 @@ fn conflicting_run(tx: &Tx<'_>, start: &Start) -> Result<ConflictingRun, Refusal
     let found = by_key
         .query_row([key.map(|key| &*key.text)], |row| {
             let (workflow, digest) = (row.get::<_, String>(1)?, row.get::<_, Option<String>>(2)?);
-            Ok((parsed(row, 0)?, workflow, digest, timestamp(row, 3)?))
+            let has_ended = row.get::<_, Option<i64>>(4)?.is_some();
+            Ok((parsed(row, 0)?, workflow, digest, timestamp(row, 3)?, has_ended))
         })
         .optional()?;
-    let Some((run, workflow, digest, created_at)) = found else {
+    let Some((run, workflow, digest, created_at, has_ended)) = found else {
         return Err(WorldError::unavailable(format!(
             "run {} was not inserted, but no run has its id or key; try again",
             start.run
@@ -161,6 +163,9 @@ fn conflicting_run(tx: &Tx<'_>, start: &Start) -> Result<ConflictingRun, Refusal
     };
     let window = key.and_then(|key| key.window);
     if window.is_some_and(|window| created_at.plus(window) <= tx.now) {
+        return Ok(ConflictingRun::KeyExpired(run));
+    }
+    if has_ended && key.is_some_and(|key| key.policy == KeyPolicy::WhileRunning) {
         return Ok(ConflictingRun::KeyExpired(run));
     }
     if workflow == *start.workflow && digest == key.map(|key| format!("{:032x}", key.digest)) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 
-use outlast_core::{Ended, SessionId, Status, Timestamp};
+use outlast_core::{Ended, RunId, SessionId, Status, Timestamp};
 use rusqlite::{Connection, Error, Params};
 
 use crate::read::id_clock_skew::IdClockSkew;
@@ -36,6 +36,8 @@ pub(crate) struct AfterCommit {
     pub(crate) wakes_workers: bool,
     /// Runs that have ended.
     pub(crate) ended_runs: Vec<Ended>,
+    /// Runs whose streams or state have changed.
+    pub(crate) written_runs: Vec<RunId>,
     /// Sessions that have ended. The lock is that of a dead process, if the takeover acquired it.
     pub(crate) ended_sessions: Vec<(SessionId, Option<File>)>,
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use outlast_core::limits::BATCH_TURNS_MAX;
-use outlast_core::{Busy, ChangeSignal, Clock, Waiters, WorldError};
+use outlast_core::{Busy, ChangeSignal, Clock, RunWatchers, Waiters, WorldError};
 use rusqlite::{Connection, Error};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
@@ -55,6 +55,7 @@ pub(crate) struct WriterThread {
     pub(crate) locks: Arc<SessionLocks>,
     pub(crate) change_signal: Arc<ChangeSignal>,
     pub(crate) waiters: Arc<Waiters>,
+    pub(crate) watchers: Arc<RunWatchers>,
     pub(crate) hint_sender: Option<Arc<HintSender>>,
     pub(crate) fair_lock: FairLock,
     /// How long a request waits for the write lock.
@@ -302,11 +303,20 @@ impl WriterThread {
         if has_ends {
             changes |= Changes::ENDS;
         }
+        if after_commits.iter().any(|after_commit| !after_commit.written_runs.is_empty()) {
+            changes |= Changes::STREAMS;
+        }
         if let Some(hint_sender) = &self.hint_sender {
             hint_sender.send(changes);
         }
         for (session, _lock) in after_commits.iter().flat_map(|after_commit| &after_commit.ended_sessions) {
             self.locks.release(*session);
+        }
+        if !self.watchers.is_empty() {
+            for after_commit in &after_commits {
+                let ended = after_commit.ended_runs.iter().map(|ended| &ended.run);
+                after_commit.written_runs.iter().chain(ended).for_each(|run| self.watchers.notify(*run));
+            }
         }
         // A caller that gets its answer keeps the clock busy itself. Keep it busy here only if waiters still have to be
         // notified of ends.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use outlast::test_support::rehearse::LoneRun;
-use outlast_core::{Event, OpNumber, Payload, Status, Timestamp, TurnRecord, Wait};
+use outlast_core::{Compensations, Event, OpNumber, Payload, Status, Timestamp, TurnRecord, Wait};
 
 /// A requested step or child that has not ended.
 #[derive(Clone, Debug)]
@@ -16,8 +16,17 @@ pub(super) struct OpenWork {
 /// The open steps, in the order of their requests.
 pub(super) fn steps(history: &[TurnRecord]) -> Vec<OpenWork> {
     let mut open: Vec<OpenWork> = Vec::new();
+    let mut compensations = Compensations::default();
     for event in history.iter().flat_map(|turn| &turn.events) {
+        compensations.read(event);
         match event {
+            Event::CompensationStarted { op, of, .. } => {
+                open.extend(compensations.get(*of).map(|compensation| OpenWork {
+                    op: *op,
+                    name: compensation.step.clone(),
+                    input: compensation.plain_input(),
+                }));
+            }
             Event::StepStarted { op, name, input, .. } => {
                 open.push(OpenWork { op: *op, name: name.clone(), input: input.clone() });
             }

@@ -78,6 +78,9 @@ fn line(event: &Event, at: Timestamp) -> String {
         Event::StepCompleted { output, .. }
         | Event::ChildCompleted { output, .. }
         | Event::RunCompleted { output } => format!("{output:?}"),
+        Event::CompensationRegistered(registered) => registered.step.to_string(),
+        Event::CompensationStarted { of, .. } => format!("of {of}"),
+        Event::RunCompensating { failure, .. } => failure.message.clone(),
         Event::ChildStarted(child) => format!("{} {:?}", child.workflow, child.input),
         Event::TagsSet { tags, .. } => format!("{tags:?}"),
         Event::StepFailed { failure, .. }

@@ -16,6 +16,9 @@ use outlast_core::{
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
+/// The number of events that the description of a commit shows.
+const EVENTS_SHOWN_MAX: usize = 8;
+
 /// A point at which [`TestWorld::crash_worker`](crate::TestWorld::crash_worker) crashes the worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CrashPoint {
@@ -78,6 +81,8 @@ struct CrashState {
     /// The session of the worker that has crashed and is not replaced yet.
     crashed: Option<SessionId>,
     count: usize,
+    /// The events of the commit at which the last crash happened.
+    commit: Option<String>,
     /// The steps that are announced, by run and operation.
     steps: BTreeMap<(RunId, OpNumber), Arc<str>>,
 }
@@ -102,6 +107,11 @@ impl Crashes {
     /// The number of crashes that were planned and have not happened.
     pub(super) fn planned(&self) -> usize {
         self.state.lock().planned.len()
+    }
+
+    /// The events of the commit at which the last crash happened, if it happened at a commit.
+    pub(super) fn crashed_commit(&self) -> Option<String> {
+        self.state.lock().commit.clone()
     }
 
     /// Crashes the worker with this session now.
@@ -134,7 +144,9 @@ impl Crashes {
                 None => reached = reached.or(Some(index)),
             }
         }
-        Some(planned.remove(reached?).place)
+        let place = planned.remove(reached?).place;
+        state.commit = Some(describe(turns));
+        Some(place)
     }
 
     /// Remembers the names of the steps that these turns announce.
@@ -142,8 +154,20 @@ impl Crashes {
         let mut state = self.state.lock();
         for turn in turns {
             for event in &turn.events {
-                if let Event::StepStarted { op, name, .. } = event {
-                    state.steps.insert((turn.run, *op), name.clone());
+                match event {
+                    Event::StepStarted { op, name, .. } => {
+                        state.steps.insert((turn.run, *op), name.clone());
+                    }
+                    // A compensation gets the name of its step with its registration.
+                    Event::CompensationRegistered(registered) => {
+                        state.steps.insert((turn.run, registered.op), registered.step.clone());
+                    }
+                    Event::CompensationStarted { op, of, .. } => {
+                        if let Some(name) = state.steps.get(&(turn.run, *of)).cloned() {
+                            state.steps.insert((turn.run, *op), name);
+                        }
+                    }
+                    _ => {}
                 }
             }
         }
@@ -155,6 +179,22 @@ impl Crashes {
             std::future::pending::<()>().await;
         }
     }
+}
+
+/// The events of a commit, as text.
+fn describe(turns: &[Turn]) -> String {
+    let mut events = turns.iter().flat_map(|turn| &turn.events);
+    let shown = events.by_ref().take(EVENTS_SHOWN_MAX).map(|event| match event.op() {
+        Some(op) => format!("{} {op}", event.kind()),
+        None => event.kind().to_owned(),
+    });
+    let mut shown: Vec<_> = shown.collect();
+    match events.count() {
+        0 if shown.is_empty() => return "without events".to_owned(),
+        0 => {}
+        more => shown.push(format!("{more} more")),
+    }
+    shown.join(", ")
 }
 
 /// Whether one of the turns records the end of an attempt at the step.

@@ -10,7 +10,7 @@ use std::task::{Context as TaskContext, Poll};
 
 use outlast_core::{
     AttemptId, Clock, Codec, Headers, OpNumber, Payload, PayloadError, PlainJson, RunId, SessionId, Tags,
-    Timestamp,
+    Timestamp, WorldError,
 };
 use outlast_memory::MemoryWorld;
 use parking_lot::Mutex;
@@ -25,6 +25,7 @@ use crate::clock::SystemClock;
 use crate::error::StepError;
 use crate::replay::polling;
 use crate::worker::heartbeats::Heartbeats;
+use crate::worker::stream_writer::{AttemptBuffer, ChunkWrite, StreamWriter, WritingAttempt};
 
 /// One attempt at a step: the future that the function of a step returns.
 ///
@@ -165,6 +166,10 @@ pub(crate) struct AttemptInfo {
     pub(crate) earlier_details: Option<Payload>,
     /// Where the details of its heartbeats are stored for the world; `None` in a unit test of the step.
     pub(crate) heartbeat_target: Option<HeartbeatTarget>,
+    /// Sends its chunks to the world; `None` in a unit test of the step.
+    pub(crate) stream_writer: Option<Arc<StreamWriter>>,
+    /// What it has written to streams and the world has not accepted; empty if it has written nothing.
+    pub(crate) stream_buffer: OnceLock<Arc<AttemptBuffer>>,
     pub(crate) signals: AttemptSignals,
 }
 
@@ -233,6 +238,8 @@ impl AttemptInfo {
             codec: Arc::new(PlainJson),
             earlier_details: None,
             heartbeat_target: None,
+            stream_writer: None,
+            stream_buffer: OnceLock::new(),
             signals: AttemptSignals::default(),
         }
     }
@@ -249,6 +256,31 @@ impl AttemptInfo {
     pub(crate) fn drop_step(&self) {
         self.signals.is_dropped.store(true, Ordering::Release);
         self.stop(StopReason::Dropped);
+    }
+
+    /// Writes a chunk to a stream of the held run. In a unit test of the step it is discarded.
+    pub(crate) async fn write_chunk(&self, write: ChunkWrite) -> Result<(), WorldError> {
+        let (Some(writer), Some(target)) = (&self.stream_writer, &self.heartbeat_target) else {
+            return Ok(());
+        };
+        let attempt = WritingAttempt { run: target.run, op: target.op, id: self.id };
+        writer.write(attempt, self.stream_buffer.get_or_init(Arc::default), write).await
+    }
+
+    /// Waits until the world has accepted everything that the attempt has written to streams. From now on it cannot
+    /// write.
+    pub(crate) async fn finish_streams(&self) {
+        if let Some(buffer) = self.stream_buffer.get() {
+            // Boxed because most attempts write nothing, and it would enlarge the state of every attempt.
+            Box::pin(buffer.finish()).await;
+        }
+    }
+
+    /// Discards chunks that were not sent, because nobody awaits the attempt any more. From now on it cannot write.
+    pub(crate) fn abandon_streams(&self) {
+        if self.stream_writer.is_some() {
+            self.stream_buffer.get_or_init(Arc::default).abandon();
+        }
     }
 
     /// Begins the attempt. Returns false if it was prevented.

@@ -7,14 +7,16 @@ use outlast_core::{Codec, Headers, IntoDuration, Payload, Policy, RunId, Tags, T
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::authoring::hook::HookName;
 use crate::authoring::input::Input;
 use crate::authoring::operation::{ChildOperation, HookOperation, StepOperation, StoredStep, TimerOperation};
 use crate::authoring::registry::{StepCall, decode_input, encode_output};
 use crate::authoring::step::StepHandle;
+use crate::authoring::stream::WorkflowStream;
 use crate::authoring::workflow::WorkflowHandle;
-use crate::error::{Error, StepError};
+use crate::error::{Error, NextInput, StepError};
 use crate::replay::state::{NewChildRun, NewStep};
-use crate::replay::{RunState, can_read};
+use crate::replay::{RunState, Saga, can_read, workflow_stream_name};
 
 /// The context of a run: its methods request operations, and each operation is a future.
 ///
@@ -43,11 +45,26 @@ pub struct Context {
     state: Arc<RunState>,
     /// Whether its operations are protected from a cancel and the deadline.
     is_shielded: bool,
+    /// The saga in which it registers compensations.
+    saga: Saga,
 }
 
 impl Context {
     pub(crate) fn new(state: Arc<RunState>) -> Self {
-        Self { state, is_shielded: false }
+        Self { state, is_shielded: false, saga: Saga::default() }
+    }
+
+    pub(crate) fn run_state(&self) -> &Arc<RunState> {
+        &self.state
+    }
+
+    pub(super) fn saga_scope(&self) -> Saga {
+        self.saga
+    }
+
+    /// The same context, for a part of the workflow in this saga.
+    pub(super) fn in_saga(&self, saga: Saga) -> Self {
+        Self { saga, ..self.clone() }
     }
 
     pub(crate) fn codec(&self) -> Arc<dyn Codec> {
@@ -73,7 +90,7 @@ impl Context {
     /// }
     /// ```
     #[track_caller]
-    pub fn step<H, M>(&self, step: H, input: impl Input<H::Input>) -> StepOperation<H::Output>
+    pub fn step<H, M>(&self, step: H, input: impl Input<H::Input>) -> StepOperation<H::Output, H::Input>
     where
         H: StepHandle<M>,
     {
@@ -82,7 +99,7 @@ impl Context {
             NewStep { name: name.clone(), was: step.was(), policy: step.policy(), call: None, queue: None };
         // Not inside the closure: `create_…` records the location of its caller.
         let input = input.with(|input| self.state.step_input(input));
-        StepOperation::new(self.state.create_stored_step(new, input, self.is_shielded), name)
+        StepOperation::new(self.state.create_stored_step(new, input, self.is_shielded), name, self.saga)
     }
 
     /// Requests a step whose code is a closure.
@@ -99,7 +116,7 @@ impl Context {
     /// }
     /// ```
     #[track_caller]
-    pub fn call<A, O, E, F, Fut>(&self, name: &str, input: A, call: F) -> StepOperation<O>
+    pub fn call<A, O, E, F, Fut>(&self, name: &str, input: A, call: F) -> StepOperation<O, A>
     where
         A: Serialize + DeserializeOwned + Send + 'static,
         O: Serialize + DeserializeOwned + Send + 'static,
@@ -124,7 +141,7 @@ impl Context {
             call: Some(erased),
             queue: None,
         };
-        StepOperation::new(self.state.create_step(new, &input, self.is_shielded), name)
+        StepOperation::new(self.state.create_step(new, &input, self.is_shielded), name, self.saga)
     }
 
     /// Waits for a duration.
@@ -226,15 +243,21 @@ impl Context {
     /// A payload that is sent before the run waits is kept. Several payloads are taken in the order in which they were
     /// sent. A payload that no open hook of its name can decode as its `T` is rejected, and the run keeps waiting.
     ///
+    /// The name is text, or a [`Hook`](crate::Hook) constant that also has the type and can be shared with the senders.
+    ///
     /// ```
     /// # use outlast::prelude::*;
+    /// const REVIEW: Hook<bool> = Hook::new("review");
+    ///
     /// #[workflow]
     /// async fn review(ctx: Context) -> Result<bool, Error> {
-    ///     ctx.hook::<bool>("review").timeout("3d").await
+    ///     let stars = ctx.hook::<u8>("rating").timeout("3d").await?;
+    ///     Ok(stars > 3 || ctx.hook(REVIEW).await?)
     /// }
     /// ```
     #[track_caller]
-    pub fn hook<T: DeserializeOwned>(&self, name: &str) -> HookOperation<T> {
+    pub fn hook<T: DeserializeOwned>(&self, hook: impl HookName<T>) -> HookOperation<T> {
+        let name = hook.hook_name();
         HookOperation::new(self.state.create_hook(name, can_read::<T>, self.is_shielded), name.into())
     }
 
@@ -282,6 +305,68 @@ impl Context {
         ChildOperation::new(handle, workflow.name().into())
     }
 
+    /// Continues the run with another input and without the history of its past: as its next generation. Return the
+    /// result.
+    ///
+    /// A run that lives long, or repeats something without end, would otherwise reach the limit of its history, and
+    /// each replay would take longer than the last. The next generation is the same run: it keeps its id, key, tags,
+    /// deadline and parent, and everybody who waits for its output keeps waiting. Payloads that no hook has taken are
+    /// kept for it. Open operations are dropped first; children continue, and are still cancelled or awaited when the
+    /// run ends. It begins with the newest version of the workflow that the worker has registered; see
+    /// [`continue_pinned`](Self::continue_pinned). Generations before the previous one are deleted, unless the worker
+    /// [keeps](crate::WorkerBuilder::keep_generations) more.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[step] async fn poll_sensor(room: u64) -> Result<i64, StepError> { Ok(21) }
+    /// #[derive(Serialize, Deserialize)]
+    /// struct Watch { room: u64, highest: i64 }
+    ///
+    /// #[workflow]
+    /// async fn watch(ctx: Context, mut state: Watch) -> Result<i64, Error> {
+    ///     for _ in 0..100 {
+    ///         state.highest = state.highest.max(ctx.step(poll_sensor, state.room).await?);
+    ///         ctx.sleep("1m").await?;
+    ///     }
+    ///     ctx.continue_as(&state)
+    /// }
+    /// ```
+    ///
+    /// A run that was cancelled does not continue: it ends as cancelled. The error type of the workflow must be
+    /// [`Error`], which carries the request to the engine; as long as the workflow does not return it, nothing happens.
+    /// An input that the workflow cannot decode makes the run stuck.
+    ///
+    /// # Errors
+    ///
+    /// Always: the request itself, or `Limit` if the input is too large, `Invalid` if it has no JSON form.
+    pub fn continue_as<T>(&self, input: &impl Serialize) -> Result<T, Error> {
+        self.continue_with(input, false)
+    }
+
+    /// Continues the run as [`continue_as`](Self::continue_as) does, but with the version of the workflow that it has
+    /// now, even if the worker has registered a newer one. Use it when the input has a form that only this version
+    /// can decode.
+    ///
+    /// # Errors
+    ///
+    /// Always: those of [`continue_as`](Self::continue_as).
+    pub fn continue_pinned<T>(&self, input: &impl Serialize) -> Result<T, Error> {
+        self.continue_with(input, true)
+    }
+
+    fn continue_with<T>(&self, input: &impl Serialize, is_pinned: bool) -> Result<T, Error> {
+        Err(match self.state.encode(input) {
+            Ok(input) => Error::continue_as(NextInput { input, is_pinned }),
+            Err(failure) => Error::of_failure(failure),
+        })
+    }
+
+    /// Returns the generation of the run: 1, and one more each time it has [continued](Self::continue_as).
+    pub fn generation(&self) -> u64 {
+        self.state.generation()
+    }
+
     /// Executes the step of this run, which is a queued step.
     pub(crate) fn run_queued_step(&self, step: Arc<str>, input: Payload) -> StoredStep {
         let policy = self.state.policy();
@@ -317,7 +402,7 @@ impl Context {
     /// cancel work normally.
     #[must_use = "only operations of the returned context are shielded"]
     pub fn shielded(&self) -> Self {
-        Self { state: self.state.clone(), is_shielded: true }
+        Self { is_shielded: true, ..self.clone() }
     }
 
     /// Returns whether this is a [shielded](Self::shielded) context.
@@ -365,6 +450,75 @@ impl Context {
     /// 256 bytes. The error is the same in every replay.
     pub fn tag(&self, name: impl AsRef<str>, value: impl AsRef<str>) -> Result<(), Error> {
         self.state.tag(name.as_ref(), value.as_ref())
+    }
+
+    /// Publishes a state of the run, which replaces the one before. Clients read it with
+    /// [`state`](crate::Client::state) and follow its changes with [`watch`](crate::Client::watch).
+    ///
+    /// The state is stored with the commit of this turn; of several states in one turn only the last is stored. Publishing
+    /// has neither an operation number nor an event, so you can add it to the code while runs are in progress. A state
+    /// that has more than 256 KiB or no JSON form is dropped and counted.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[step] async fn fetch(page: u32) -> u32 { page }
+    /// #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    /// struct Progress { done: u32, of: u32 }
+    ///
+    /// #[workflow]
+    /// async fn import(ctx: Context, pages: u32) -> Result<(), Error> {
+    ///     for page in 0..pages {
+    ///         ctx.step(fetch, page).await?;
+    ///         ctx.publish(&Progress { done: page + 1, of: pages });
+    ///     }
+    ///     Ok(())
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// # let worker = Worker::builder(world.clone()).register((import, fetch)).start().await?;
+    /// # let client = Client::new(world);
+    /// let run = client.start(import, 3_u32).await?;
+    /// run.output().await?;
+    /// assert_eq!(client.state(run.id()).await?, Some(Progress { done: 3, of: 3 }));
+    /// # worker.stop().await }
+    /// ```
+    pub fn publish<T: Serialize + ?Sized>(&self, state: &T) {
+        self.state.publish(state);
+    }
+
+    /// Returns a stream of the run, to which the workflow writes. Clients read it with
+    /// [`stream`](crate::Client::stream).
+    ///
+    /// Chunks are stored with the commit of this turn, exactly once. Writing has neither an operation number nor an
+    /// event, and a replay does not write again. So chunks that you add to the code are written by runs that reach that
+    /// point after the deploy.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// #[workflow]
+    /// async fn import(ctx: Context) -> Result<(), Error> {
+    ///     ctx.stream("log").write("starting");
+    ///     ctx.sleep("10ms").await?;
+    ///     ctx.stream("log").write("done");
+    ///     Ok(())
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// # let worker = Worker::builder(world.clone()).register(import).start().await?;
+    /// # let client = Client::new(world);
+    /// let run = client.start(import, ()).await?;
+    /// run.output().await?;
+    /// let page = client.stream::<String>(run.id(), "log").await?;
+    /// assert_eq!(page.values(), ["starting", "done"]);
+    /// # worker.stop().await }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the name is empty, longer than 128 bytes or contains NUL.
+    pub fn stream(&self, name: &str) -> WorkflowStream {
+        WorkflowStream::new(self.state.clone(), workflow_stream_name(name))
     }
 
     /// Returns the run's tags: those of its start, and those that it has set since.

@@ -6,24 +6,81 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
 
-use outlast_core::{Headers, IntoDuration, MessageId, ParentEnd, Payload, Retry, RunId, Timestamp};
+use outlast_core::queue::check_name;
+use outlast_core::{
+    Failure, FailureKind, Headers, IntoDuration, MessageId, ParentEnd, Payload, Retry, RunId, Timestamp,
+};
 use serde::de::DeserializeOwned;
 
+use crate::authoring::compensation::Undo;
+use crate::authoring::step::StepHandle;
 use crate::error::Error;
-use crate::replay::{Arrival, OpHandle, RunState};
+use crate::replay::{Arrival, NewCompensation, OpHandle, RunState, Saga};
 
 /// A step that a workflow requests. Completes with the step's output or failure.
 #[must_use = "an operation that is dropped is not requested; await it, or keep it"]
 #[derive(Debug)]
-pub struct StepOperation<O> {
+pub struct StepOperation<O, I> {
     handle: OpHandle,
     name: Arc<str>,
-    output: PhantomData<fn() -> O>,
+    /// The saga in which its compensation is registered.
+    saga: Saga,
+    types: PhantomData<fn(I) -> O>,
 }
 
-impl<O> StepOperation<O> {
-    pub(crate) fn new(handle: OpHandle, name: Arc<str>) -> Self {
-        Self { handle, name, output: PhantomData }
+impl<O, I> StepOperation<O, I> {
+    pub(crate) fn new(handle: OpHandle, name: Arc<str>, saga: Saga) -> Self {
+        Self { handle, name, saga, types: PhantomData }
+    }
+
+    /// Registers a step that undoes this one, if the run does not complete. It gets an [`Undo`] with the input and the
+    /// output of this step.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// #[step]
+    /// async fn charge(cents: u64) -> Result<String, StepError> {
+    ///     Ok(format!("payment of {cents}"))
+    /// }
+    ///
+    /// #[step]
+    /// async fn refund(undo: Undo<u64, String>) -> Result<(), StepError> {
+    ///     // … `undo.output` is the payment, or `None` if it is not known whether there is one
+    ///     Ok(())
+    /// }
+    ///
+    /// # #[step] async fn ship(payment: String) -> Result<(), StepError> { Ok(()) }
+    /// #[workflow]
+    /// async fn checkout(ctx: Context, cents: u64) -> Result<(), Error> {
+    ///     let payment = ctx.step(charge, cents).undo(refund).await?;
+    ///     ctx.step(ship, &payment).await // if this fails, the payment is refunded
+    /// }
+    /// ```
+    ///
+    /// When the run is about to fail or to be cancelled, its compensations run first:
+    ///
+    /// * That is recorded, and from then on no code of the workflow runs. A later cancel and the deadline change
+    ///   nothing, and neither does a change of the workflow's code. The worker needs only the code of the steps.
+    /// * The first one begins when all attempts, queued steps and children of the run are over. They are asked to stop.
+    /// * They run one after the other, the last registered first, as ordinary steps. One with the default
+    ///   [retry policy](Retry) is retried for 24 hours.
+    /// * One that fails for good does not stop the others. The error of the run
+    ///   [lists it](Error::failed_compensations).
+    /// * A step that was never attempted is not undone. One that may have been attempted is.
+    ///
+    /// [`keep`](crate::Context::keep) settles what was registered so far, and a [`saga`](crate::Context::saga) compensates for a part
+    /// of the workflow.
+    ///
+    /// # Panics
+    ///
+    /// If the operation was already requested: call it before the next await.
+    pub fn undo<H, M>(self, step: H) -> Self
+    where
+        H: StepHandle<M, Input = Undo<I, O>>,
+    {
+        let new = NewCompensation { step: step.name().into(), policy: step.policy() };
+        self.handle.state.register_undo(self.handle.op, new, self.saga);
+        self
     }
 
     /// Sets the total number of attempts, including the first.
@@ -169,7 +226,7 @@ impl Future for StoredStep {
     }
 }
 
-impl<O: DeserializeOwned> Future for StepOperation<O> {
+impl<O: DeserializeOwned, I> Future for StepOperation<O, I> {
     type Output = Result<O, Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
@@ -339,7 +396,14 @@ impl<O> ChildOperation<O> {
     ///
     /// If the operation was already requested: call it before the next await.
     pub fn key(self, key: impl Into<String>) -> Self {
-        self.handle.state.set_child_key(self.handle.op, key.into());
+        let key = key.into();
+        match check_name("key", &key) {
+            Ok(()) => self.handle.state.set_child_key(self.handle.op, key),
+            Err(problem) => {
+                let failure = Failure::new(FailureKind::Invalid, problem);
+                self.handle.state.fail_before_request(self.handle.op, failure);
+            }
+        }
         self
     }
 

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use outlast_core::{Failure, FailureKind};
+use outlast_core::FailureKind;
 
 use crate::authoring::step::{StepContext, StepDefinition};
 use crate::error::StepError;
@@ -99,10 +99,11 @@ where
 /// The failure of an at-most-once step whose `reconcile` function failed: whether the effect happened is unknown, so
 /// the step is not attempted again.
 pub(crate) fn outcome_unknown(error: StepError) -> StepError {
-    let (failure, _) = error.into_parts();
-    let message = format!(
+    let (mut failure, _) = error.into_parts();
+    failure.kind = FailureKind::Unknown;
+    failure.message = format!(
         "the worker was lost while it attempted the step, and `reconcile` failed: {}",
         failure.message
     );
-    StepError::of_failure(Failure { kind: FailureKind::Unknown, message, ..failure })
+    StepError::of_failure(failure)
 }

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use outlast_core::queue::{check_workflow_name, workflow_of_step};
+use outlast_core::queue::{check_name, check_workflow_name, workflow_of_step};
 use outlast_core::{Code, Codec, Payload, PayloadError, Policy, RunStarted};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -19,6 +19,10 @@ use crate::authoring::step::{Step, StepCode, StepContext, StepDefinition};
 use crate::authoring::workflow::{Workflow, WorkflowDefinition, catch_check_panic};
 use crate::error::{Error, StepError, kind_of_payload};
 use crate::replay::{CanRead, InputError, QUEUED_VERSION, ReplayCode, RunState, WorkflowFuture, can_read};
+use crate::schedule::{SCHEDULE_VERSION, SCHEDULE_WORKFLOW, schedule};
+
+/// The steps of the engine.
+const BUILT_IN_STEPS: [&str; 1] = ["outlast:fetch"];
 
 /// The output of one attempt, as a payload.
 pub(crate) type AttemptFuture = Pin<Box<dyn Future<Output = Result<Payload, StepError>> + Send>>;
@@ -51,6 +55,8 @@ pub(crate) struct Registered {
     /// The options of registered steps.
     step_options: HashMap<Arc<str>, StepOptions>,
     workflows: HashMap<Code, WorkflowCode>,
+    /// How many earlier generations of a run are kept; the default is 1.
+    kept_generations: Option<usize>,
 }
 
 #[derive(Clone)]
@@ -121,6 +127,20 @@ impl Registered {
     }
 }
 
+impl Registered {
+    /// Adds the workflows that every worker has.
+    fn add_built_in_workflows(&mut self) {
+        let code = WorkflowCode {
+            call: Arc::new(|ctx, input, codec| {
+                call_workflow_function(SCHEDULE_WORKFLOW, schedule, ctx, input, codec)
+            }),
+            check: Arc::new(|_input, _codec| Ok(())),
+        };
+        let name = Code { workflow: SCHEDULE_WORKFLOW.into(), version: SCHEDULE_VERSION };
+        self.workflows.insert(name, code);
+    }
+}
+
 impl ReplayCode for Registered {
     fn call_workflow(
         &self,
@@ -131,6 +151,15 @@ impl ReplayCode for Registered {
         let RunStarted { workflow, version, input, .. } = started;
         let call = self.workflow(workflow, *version)?;
         Some(call(Context::new(state.clone()), input.clone(), codec))
+    }
+
+    fn newest_version(&self, workflow: &str) -> Option<u32> {
+        let versions = self.workflows.keys().filter(|code| *code.workflow == *workflow);
+        versions.map(|code| code.version).max()
+    }
+
+    fn kept_generations(&self) -> usize {
+        self.kept_generations.unwrap_or(1)
     }
 
     fn has_step(&self, step: &str) -> bool {
@@ -158,7 +187,12 @@ impl<S: Send + Sync + 'static> Registry<S> {
     }
 
     /// The collected code, or the last problem that was found.
-    pub(crate) fn finish(mut self) -> Result<Registered, Error> {
+    /// Sets how many earlier generations of a run are kept.
+    pub(crate) fn keep_generations(&mut self, generations: usize) {
+        self.code.kept_generations = Some(generations);
+    }
+
+    pub(crate) fn finish(mut self) -> Result<Arc<Registered>, Error> {
         for (name, (call, options)) in self.mocks {
             self.code.steps.insert(name.clone(), call);
             // A replacement has no `reconcile` function.
@@ -176,7 +210,8 @@ impl<S: Send + Sync + 'static> Registry<S> {
             let code = Code { workflow: workflow_of_step(step), version: QUEUED_VERSION };
             self.code.workflows.insert(code, queued_step(step.clone()));
         }
-        Ok(self.code)
+        self.code.add_built_in_workflows();
+        Ok(Arc::new(self.code))
     }
 
     /// Replaces the code of a step, whether the step is registered before, after or not at all.
@@ -251,6 +286,9 @@ impl<S: Send + Sync + 'static> Registry<S> {
         call: StepCall,
     ) {
         for name in std::iter::once(&name).chain(was) {
+            if !BUILT_IN_STEPS.contains(name) {
+                self.problems.extend(check_name("step", name).err());
+            }
             self.code.step_options.insert((*name).into(), options.clone());
             if self.code.steps.insert((*name).into(), call.clone()).is_some() {
                 self.problems.push(registered_twice(&format!("step `{name}`")));

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use outlast_core::{Clock, Failure, Retry};
+use outlast_core::{Clock, Retry};
 
 use crate::clock::SystemClock;
 use crate::error::{NextAttempt, StepError};
@@ -57,13 +57,14 @@ where
     let mut attempt = 0;
     loop {
         attempt += 1;
-        let (failure, next) = match work().await {
+        let (mut failure, next) = match work().await {
             Ok(output) => return Ok(output),
             Err(error) => error.into().into_parts(),
         };
         let Some(pause) = retry.pause_after(attempt, &failure, chance()) else {
-            let is_exhausted = failure.kind.is_retryable() && retry.is_exhausted(attempt);
-            return Err(StepError::of_failure(Failure { attempts: attempt, is_exhausted, ..failure }));
+            failure.attempts = attempt;
+            failure.is_exhausted = failure.kind.is_retryable() && retry.is_exhausted(attempt);
+            return Err(StepError::of_failure(failure));
         };
         let at = next.unwrap_or(NextAttempt::After(pause)).moment(clock.now());
         drop(clock.sleep_until(at).await);

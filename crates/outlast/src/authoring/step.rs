@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use crate::authoring::attempt::{Attempt, AttemptInfo, StopReason};
 use crate::authoring::input::Input;
 use crate::authoring::reconcile::Reconciling;
+use crate::authoring::stream::StepStream;
 use crate::authoring::unique::start_key;
 use crate::authoring::workflow::WorkflowHandle;
 use crate::client::{Client, StartCall};
@@ -529,6 +530,38 @@ impl<S> StepContext<S> {
         self.info.id
     }
 
+    /// Returns a stream of the run, to which this attempt writes while it works. Clients read it with
+    /// [`stream`](crate::Client::stream). A queued step writes to the streams of its own run.
+    ///
+    /// If the attempt fails or its worker is lost, the next attempt begins again, and readers present only what that one
+    /// writes. In a [test](Self::test) the chunks are discarded.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// #[step]
+    /// async fn answer(cx: StepContext, question: String) -> Result<String, StepError> {
+    ///     let mut answer = String::new();
+    ///     for token in ["six ", "times ", "seven"] {
+    ///         cx.stream("tokens").write(token).await?; // waits while the buffer is full
+    ///         answer.push_str(token);
+    ///     }
+    ///     Ok(answer)
+    /// }
+    /// # #[workflow] async fn ask(ctx: Context, question: String) -> Result<String, Error> { ctx.step(answer, question).await }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// # let worker = Worker::builder(world.clone()).register((ask, answer)).start().await?;
+    /// # let client = Client::new(world);
+    /// # let run = client.start(ask, "?").await?;
+    /// // In the client, while the step works:
+    /// let mut tail = client.stream::<String>(run.id(), "tokens").follow().await?;
+    /// assert_eq!(tail.read_to_end().await?.concat(), "six times seven");
+    /// # worker.stop().await }
+    /// ```
+    pub fn stream(&self, name: &str) -> StepStream {
+        StepStream::new(self.info.clone(), name)
+    }
+
     /// Returns whether the attempt is asked to stop, because the run or the step was cancelled, the workflow no longer
     /// waits for the step, or the worker releases the run; see [`stop_reason`](Self::stop_reason). The attempt may ignore it.
     pub fn is_cancelled(&self) -> bool {
@@ -586,7 +619,8 @@ impl<S> StepContext<S> {
         self.info.beat(details);
     }
 
-    /// Returns the details of the last heartbeat of the previous attempt, if they can be decoded as a `T`.
+    /// Returns the details of the last heartbeat of the previous attempt, if they can be decoded as a `T`. If that
+    /// attempt ended before its first heartbeat, they are those of an attempt before it.
     ///
     /// If the previous attempt ended because its worker was lost, the details may be older than its last heartbeat, by
     /// up to a quarter of the worker's session time.

@@ -1,4 +1,4 @@
-//! Controlling runs: cancel, terminate, wake, resume, prune.
+//! Controlling runs: cancel, wake, prune.
 
 use outlast_core::limits::{PRUNE_RUNS_MAX, REASON_BYTES_MAX};
 use outlast_core::{IntoDuration, MessageBody, OpNumber, RunId, Sent, Status, Timestamp, WorldError};
@@ -17,6 +17,18 @@ pub enum Cancel {
     AlreadyRequested,
     /// The run had already ended, with this status.
     AlreadyEnded(Status),
+}
+
+/// The result of a call that controls a run, if the run has not refused it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Controlled {
+    /// The request was accepted.
+    Requested,
+    /// The same was requested before, and is still in effect. Nothing changes.
+    Already,
+    /// There was nothing to do.
+    Nothing,
 }
 
 impl Client {
@@ -66,41 +78,9 @@ impl Client {
         Ok(answer)
     }
 
-    /// Ends a run now, without its code. A run that has ended is not changed.
-    ///
-    /// Use it for a run that is stuck, whose code is gone, or that does not stop when it is cancelled. Nothing is
-    /// cleaned up: a step in progress is asked to stop, but its outcome is discarded. The status of the run is
-    /// `cancelled`. Its children are cancelled, and callers that wait for its output get an error that [is
-    /// cancelled](Error::is_cancelled). Any worker carries out the request; if none is joined, this call does.
-    ///
-    /// ```
-    /// # use outlast::prelude::*;
-    /// use outlast::Status;
-    ///
-    /// # async fn clear(client: &Client) -> Result<(), Error> {
-    /// for run in client.list().status(Status::Stuck).await?.runs {
-    ///     client.terminate(run.id, "its workflow was removed").await?;
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`cancel`](Self::cancel).
-    pub async fn terminate(&self, run: RunId, reason: &str) -> Result<Cancel, Error> {
-        check_bytes("the reason", reason.len(), REASON_BYTES_MAX)?;
-        let sent = self.post_plain(run, MessageBody::Terminate { reason: reason.into() }).await;
-        let answer = self.answer(run, sent).await?;
-        if answer == Cancel::Requested {
-            self.end_without_worker_if(run, |status| !status.is_final()).await;
-        }
-        Ok(answer)
-    }
-
     /// Ends a run that was asked to stop, if no worker is joined to do it. The request is already stored: if this
     /// fails, the next worker ends the run.
-    async fn end_without_worker_if(&self, run: RunId, is_wanted: fn(Status) -> bool) {
+    pub(super) async fn end_without_worker_if(&self, run: RunId, is_wanted: fn(Status) -> bool) {
         let view = self.repeat(|| self.world.run(run)).await;
         let ended = match view {
             Ok(view) if is_wanted(view.status) => end_without_worker(&self.world).await,
@@ -112,7 +92,7 @@ impl Client {
     }
 
     /// The result of a message that asks a run to end.
-    async fn answer(&self, run: RunId, sent: Result<Sent, WorldError>) -> Result<Cancel, Error> {
+    pub(super) async fn answer(&self, run: RunId, sent: Result<Sent, WorldError>) -> Result<Cancel, Error> {
         match sent {
             Ok(_) => Ok(Cancel::Requested),
             Err(WorldError::Conflict(_)) => Ok(Cancel::AlreadyEnded(self.run(run).await?.status)),
@@ -156,6 +136,22 @@ impl Client {
     /// Ends one sleep of a run early: the timer with this operation number, as listed by [`timers`](Self::timers). If
     /// it is not open, nothing happens.
     ///
+    /// If the operation is a step that waits for its next attempt, the attempt begins now. The end of a pause is not
+    /// recorded: if the worker is lost during that attempt, the next worker waits until the recorded time. The attempts
+    /// of a queued step belong to its own run (`child` of [`OperationView`](crate::OperationView)).
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # use outlast::RunId;
+    /// /// Makes the next attempt of every step of the run now.
+    /// async fn attempt_now(client: &Client, run: RunId) -> Result<(), Error> {
+    ///     for step in client.steps(run).await?.iter().filter(|step| step.retry_at.is_some()) {
+    ///         client.wake_timer(run, step.op).await?;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`wake`](Self::wake).
@@ -163,34 +159,9 @@ impl Client {
         Ok(self.post_plain(run, MessageBody::Wake { op: Some(op) }).await.map(drop)?)
     }
 
-    /// Lets every build try a run again, including builds that have failed to continue it.
-    ///
-    /// A stuck run is tried at once. A waiting run continues when its wait ends. You need this only if the same build
-    /// should try again; a worker of another build tries a stuck run without it.
-    ///
-    /// # Errors
-    ///
-    /// `NotFound` if there is no such run, `Conflict` if the run has ended or a worker holds it, `Unavailable` if the
-    /// world does not respond.
-    pub async fn resume(&self, run: RunId) -> Result<(), Error> {
-        let mut attempts = 0;
-        let resume = || {
-            attempts += 1;
-            self.world.resume(run)
-        };
-        let answer = self.repeat(resume).await;
-        if attempts > 1 && matches!(answer, Err(WorldError::Conflict(_))) {
-            // An earlier attempt may have resumed the run without an answer, and a worker holds it since.
-            if !self.run(run).await?.status.is_final() {
-                return Ok(());
-            }
-        }
-        Ok(answer?)
-    }
-
     /// Deletes the runs that ended before a given time, with all their data, and returns how many were deleted.
     ///
-    /// No worker needs to have their code. The keys of deleted runs can be used again. The runs are deleted in batches,
+    /// No worker needs to have their code. Runs in [quarantine](Self::quarantine) are left. The keys of deleted runs can be used again. The runs are deleted in batches,
     /// so that other work is not delayed. The call can be repeated.
     ///
     /// ```

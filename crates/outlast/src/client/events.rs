@@ -1,10 +1,13 @@
 //! The events of a run, one by one: all of them, those of an operation, or those of a message.
 
+use std::collections::BTreeMap;
 use std::future::IntoFuture;
+use std::ops::Range;
 use std::sync::Arc;
 
+use outlast_core::cut::is_skipped;
 use outlast_core::limits::HISTORY_TURNS_READ_MAX;
-use outlast_core::{Event, MessageId, OpNumber, RunId, Timestamp, TurnId, TurnRecord};
+use outlast_core::{Event, MessageId, OpNumber, RunId, SkippedRange, Timestamp, TurnId, TurnRecord};
 
 use super::{BoxedCall, Client};
 use crate::error::Error;
@@ -43,7 +46,7 @@ impl Client {
     ///
     /// As [`history`](Self::history).
     pub fn events(&self, run: RunId) -> EventsCall<'_> {
-        EventsCall { client: self, run, operation: None, message: None, has_payloads: true }
+        EventsCall { client: self, run, operation: None, message: None, from: 0, has_payloads: true }
     }
 }
 
@@ -55,6 +58,7 @@ pub struct EventsCall<'a> {
     run: RunId,
     operation: Option<OpNumber>,
     message: Option<MessageId>,
+    from: u64,
     has_payloads: bool,
 }
 
@@ -72,6 +76,8 @@ pub struct EventView {
     pub build: Arc<str>,
     /// The event. Payloads are as stored.
     pub event: Event,
+    /// Whether a replay skips it, because it belongs to an earlier generation of the run.
+    pub is_skipped: bool,
 }
 
 impl EventsCall<'_> {
@@ -94,28 +100,87 @@ impl EventsCall<'_> {
         self
     }
 
+    /// Only the events from this number on. Only the turns with these events are read.
+    pub fn from(mut self, number: u64) -> Self {
+        self.from = number;
+        self
+    }
+
     fn is_selected(&self, event: &Event) -> bool {
         self.operation.is_none_or(|op| event.concerns(op))
             && self.message.is_none_or(|message| event.message() == Some(message))
     }
 
     async fn read(self) -> Result<Vec<EventView>, Error> {
-        let (mut events, mut from) = (Vec::new(), 0);
+        let (mut events, mut from) = (Vec::<EventView>::new(), self.from);
+        let mut skipped = SkippedEvents::default();
         loop {
             let page = || self.client.world.history(self.run, from, HISTORY_TURNS_READ_MAX);
             let page = self.client.repeat(page).await?;
             let is_last = page.len() < HISTORY_TURNS_READ_MAX;
             for TurnRecord { id: turn, seq, at, build, events: added } in page {
                 from = seq + added.len() as u64;
-                for (number, event) in (seq..).zip(added).filter(|(_, event)| self.is_selected(event)) {
+                for (number, event) in (seq..).zip(&added) {
+                    skipped.read(number, event);
+                }
+                let numbered = (seq..).zip(added).filter(|(number, _)| *number >= self.from);
+                for (number, event) in numbered.filter(|(_, event)| self.is_selected(event)) {
                     let event = if self.has_payloads { event } else { event.without_payloads() };
-                    events.push(EventView { number, at, turn, build: build.clone(), event });
+                    events.push(EventView {
+                        number,
+                        at,
+                        turn,
+                        build: build.clone(),
+                        event,
+                        is_skipped: false,
+                    });
                 }
             }
             if is_last {
+                let skips = skipped.ranges();
+                events.iter_mut().for_each(|event| event.is_skipped = is_skipped(&skips, event.number));
                 return Ok(events);
             }
         }
+    }
+}
+
+/// Finds the events that a replay skips, in a history that is read page by page.
+#[derive(Default)]
+struct SkippedEvents {
+    /// The number of the last event with which a generation began.
+    begin: u64,
+    /// The events of loops since then, with their numbers.
+    loops: BTreeMap<OpNumber, u64>,
+    skips: Vec<SkippedRange>,
+}
+
+impl SkippedEvents {
+    fn read(&mut self, number: u64, event: &Event) {
+        match event {
+            Event::RunContinued(_) => *self = Self { begin: number, ..Self::default() },
+            Event::LoopStarted { op, .. } => drop(self.loops.insert(*op, number)),
+            Event::IterationEnded(ended) => {
+                self.loops.insert(ended.op, number);
+                if let Some(cut) = &ended.cut {
+                    self.skips.clone_from(&cut.skips);
+                    let is_end =
+                        |op: &OpNumber| cut.skips.iter().any(|skip| [skip.after, skip.until].contains(op));
+                    // An enclosing loop may still need the others, as long as they are not skipped.
+                    let skip = cut.last_skip().copied();
+                    self.loops.retain(|op, _| {
+                        is_end(op) || skip.is_none_or(|skip| *op < skip.after || *op > skip.until)
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn ranges(&self) -> Vec<Range<u64>> {
+        let number = |op: &OpNumber| self.loops.get(op).copied();
+        let skips = self.skips.iter().filter_map(|skip| Some(number(&skip.after)? + 1..number(&skip.until)?));
+        std::iter::once(0..self.begin).chain(skips).collect()
     }
 }
 

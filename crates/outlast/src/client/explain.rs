@@ -1,6 +1,9 @@
 //! Why a run is in its current state, as data and as sentences.
 
+mod compensating;
+mod pause;
 mod probe;
+mod schedule;
 mod sentence;
 
 use std::collections::BTreeMap;
@@ -14,9 +17,11 @@ use outlast_core::{
 };
 use serde::Serialize;
 
+pub use self::compensating::Compensating;
 pub use self::probe::Probe;
 use super::Client;
 use crate::error::{Error, ErrorKind};
+use crate::schedule::ScheduleView;
 use crate::worker::read_all::read_inbox;
 
 /// How often the run and the workers are read, if the run changes in between.
@@ -35,6 +40,15 @@ pub struct Explanation {
     /// The request to stop, if the run was asked to stop and has not ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopping: Option<Stopping>,
+    /// Whether the run is in quarantine: pruning, retention and bulk calls leave it out.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_quarantined: bool,
+    /// How far the run's compensations are, if it compensates and has not ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compensating: Option<Compensating>,
+    /// The schedule, if the run is one and has not ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<ScheduleView>,
     /// The transaction of another client that blocks writes to the run, if any (on Postgres).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked_by: Option<String>,
@@ -174,6 +188,22 @@ pub enum Because {
         /// The steps that were open, if the run is stuck because it crashed its worker too often.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         open_steps: Vec<String>,
+    },
+    /// The run is paused.
+    Paused {
+        /// The reason given by the caller who paused it; empty if there is none.
+        reason: String,
+        /// When it was paused.
+        since: Timestamp,
+        /// Who paused it, if known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        actor: Option<String>,
+        /// The deadline of the run, which ends the pause.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        deadline: Option<Timestamp>,
+        /// The steps that are still being attempted. Their outcomes are delivered when the run is resumed.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        attempts: Vec<Attempting>,
     },
     /// The run is ready, but every joined build that has its code has failed to continue it.
     BuildsFailed {
@@ -319,17 +349,34 @@ impl Client {
                 snapshot.view.sent - snapshot.view.consumed,
             );
         }
-        if let Some(stopping) = &stopping {
+        let compensating = Compensating::of(&history);
+        if let Some(compensating) = &compensating {
+            sentence.push_str(&compensating.sentence());
+        }
+        if let Some(stopping) = stopping.as_ref().filter(|_| compensating.is_none()) {
             sentence::add_stopping(&mut sentence, stopping, snapshot.now);
         }
-        let blocked_by = if has_ended { None } else { self.repeat(|| self.world.blocked_by(run)).await? };
-        if let Some(who) = &blocked_by {
-            sentence.push_str(&format!(
-                " Its turns cannot be written: its row is locked by {who}. End that transaction; the run then continues automatically."
-            ));
+        let schedule = self.explained_schedule(&snapshot.view, &mut sentence).await?;
+        let is_quarantined = snapshot.view.marks.is_quarantined();
+        if is_quarantined {
+            sentence::add_quarantine(&mut sentence);
         }
+        let blocked_by = if has_ended { None } else { self.repeat(|| self.world.blocked_by(run)).await? };
+        sentence.extend(blocked_by.as_deref().map(sentence::blocked_by));
         let status = snapshot.view.status;
-        Ok(Explanation { run, status, because, stopping, blocked_by, not_committed, damage, sentence })
+        Ok(Explanation {
+            run,
+            status,
+            because,
+            stopping,
+            is_quarantined,
+            compensating,
+            schedule,
+            blocked_by,
+            not_committed,
+            damage,
+            sentence,
+        })
     }
 
     /// The error with which the world refuses a turn of a held run. The history then does not tell which steps are
@@ -361,9 +408,9 @@ impl Client {
         }
         let unread = self.repeat(|| read_inbox(&*self.world, view.id, view.consumed)).await?;
         Ok(unread.into_iter().find_map(|message| match message.body {
-            MessageBody::Cancel { reason } | MessageBody::Terminate { reason } => {
-                Some(Stopping { reason, at: message.at, is_told: false })
-            }
+            MessageBody::Cancel { reason }
+            | MessageBody::Terminate { reason }
+            | MessageBody::Compensate { reason } => Some(Stopping { reason, at: message.at, is_told: false }),
             _ => None,
         }))
     }
@@ -387,6 +434,9 @@ impl Client {
         if let Some(at) = view.ended_at {
             let failure = unless_damaged(self.failure(view.id).await, damage)?;
             return Ok(Because::Ended { status: view.status, at, failure });
+        }
+        if let Some(because) = self.pause_cause(snapshot, history, damage).await? {
+            return Ok(because);
         }
         if let Some(because) = snapshot.blocking_cause(history) {
             return Ok(because);
@@ -581,8 +631,8 @@ impl Snapshot {
         let attempts = steps.filter_map(|step| {
             // The end of a pause is not recorded: once it is due, the next attempt is in progress.
             let (attempt, since) = match step.retry_at {
-                None => (step.attempts, step.started_at),
-                Some(due) if due <= self.now => (step.attempts + 1, due),
+                None => (step.attempt_count, step.started_at),
+                Some(due) if due <= self.now => (step.attempt_count + 1, due),
                 Some(_) => return None,
             };
             Some(Attempting { op: step.op.0, step: step.name.to_string(), attempt, since })

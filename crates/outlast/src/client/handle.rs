@@ -9,7 +9,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::output_waiters::{OutputWaiter, WaitSignal};
-use super::{Cancel, Client, Explanation, SendCall};
+use super::terminate::TerminateCall;
+use super::{Cancel, Client, Controlled, Explanation, PauseCall, RestartCall, SendCall};
+use crate::authoring::hook::HookFor;
 use crate::clock::pause;
 use crate::error::{Error, kind_of_payload};
 use crate::ids::chance;
@@ -23,8 +25,8 @@ enum RunProgress {
     Ended(Outcome),
     /// With the message.
     Stuck(String),
-    /// Neither ended nor stuck when the time was over.
-    NotInTime(Status),
+    /// Neither ended nor stuck when the time was over. With the status as lists show it.
+    NotInTime(&'static str),
     /// Not known yet: wait on.
     Unknown,
 }
@@ -69,7 +71,7 @@ impl<O> RunHandle<O> {
     /// # Errors
     ///
     /// As [`Client::send`].
-    pub fn send<T: Serialize + ?Sized>(&self, hook: &str, payload: &T) -> SendCall<'_> {
+    pub fn send<T: Serialize + ?Sized>(&self, hook: impl HookFor<T>, payload: &T) -> SendCall<'_> {
         self.client.send(self.run, hook, payload)
     }
 
@@ -87,8 +89,35 @@ impl<O> RunHandle<O> {
     /// # Errors
     ///
     /// As [`Client::terminate`].
-    pub async fn terminate(&self, reason: &str) -> Result<Cancel, Error> {
-        self.client.terminate(self.run, reason).await
+    pub fn terminate(&self, reason: &str) -> TerminateCall<'_> {
+        self.client.terminate(self.run, reason)
+    }
+
+    /// Pauses the run; see [`Client::pause`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::pause`].
+    pub fn pause(&self) -> PauseCall<'_> {
+        self.client.pause(self.run)
+    }
+
+    /// Ends the pause of the run, or lets every build try it again; see [`Client::resume`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::resume`].
+    pub async fn resume(&self) -> Result<Controlled, Error> {
+        self.client.resume(self.run).await
+    }
+
+    /// Starts a new run with the workflow and input of this one; see [`Client::restart`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::restart`].
+    pub fn restart(&self) -> RestartCall<'_, O> {
+        self.client.restart(self.run)
     }
 
     /// Ends the current sleeps of the run; see [`Client::wake`].
@@ -210,14 +239,15 @@ impl<O: DeserializeOwned> RunHandle<O> {
     /// Whether a run that has not ended in time is stuck. A run that a worker of this process holds is not looked up.
     async fn progress(&self) -> Result<RunProgress, WorldError> {
         if self.client.local.hold(self.run) {
-            return Ok(RunProgress::NotInTime(Status::Running));
+            return Ok(RunProgress::NotInTime(Status::Running.as_str()));
         }
         let view = self.client.world.run(self.run).await?;
+        let shown = view.shown_status();
         let stuck = view.stuck.filter(|_| view.status == Status::Stuck);
-        Ok(stuck.map_or(RunProgress::NotInTime(view.status), |stuck| RunProgress::Stuck(stuck.message)))
+        Ok(stuck.map_or(RunProgress::NotInTime(shown), |stuck| RunProgress::Stuck(stuck.message)))
     }
 
-    fn not_in_time(&self, status: Status) -> Error {
+    fn not_in_time(&self, status: &str) -> Error {
         Error::timeout(format!("run {} did not finish in time; it is still {status}", self.run))
     }
 

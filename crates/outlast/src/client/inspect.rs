@@ -2,7 +2,7 @@
 
 use outlast_core::event::TurnRecord;
 use outlast_core::limits::HISTORY_TURNS_READ_MAX;
-use outlast_core::{Counts, Event, History, OperationKind, RunId, RunView, WorkerView};
+use outlast_core::{Counts, Event, History, MarkCounts, OperationKind, RunId, RunView, WorkerView};
 
 use super::{Client, ListCall, OperationsCall};
 use crate::error::Error;
@@ -26,7 +26,7 @@ impl Client {
     ///
     /// As [`run`](Self::run); also `Corrupt` if an event is damaged.
     pub async fn history(&self, run: RunId) -> Result<Vec<TurnRecord>, Error> {
-        Ok(self.repeat(|| read_history(&*self.world, run)).await?)
+        Ok(self.repeat(|| read_history(&*self.world, run, 0)).await?)
     }
 
     /// The whole history of a run without payloads, which are discarded page by page.
@@ -161,6 +161,30 @@ impl Client {
     /// `Unavailable` if the world does not respond.
     pub async fn counts(&self) -> Result<Counts, Error> {
         Ok(self.repeat(|| self.world.counts()).await?)
+    }
+
+    /// Returns the number of runs with each mark, including queued steps. A run with two marks is counted twice, and
+    /// every run is also counted by its [status](Self::counts).
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// use outlast::Marks;
+    ///
+    /// # #[workflow] async fn nap(ctx: Context) -> Result<(), Error> { ctx.sleep("1d").await }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let client = Client::new(outlast::open("memory:").await?);
+    /// client.start(nap, ()).await?.pause().await?;
+    /// assert_eq!(client.mark_counts().await?[&Marks::PAUSED], 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if the world does not respond.
+    pub async fn mark_counts(&self) -> Result<MarkCounts, Error> {
+        Ok(self.repeat(|| self.world.mark_counts()).await?)
     }
 
     /// Lists the joined workers, with the queues that they serve and the report of their last beat. A worker whose

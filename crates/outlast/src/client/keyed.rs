@@ -4,7 +4,8 @@ use outlast_core::{IntoDuration, RunId, RunQuery, RunView, WorldError};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Cancel, Client, Explanation, RunHandle};
+use super::{Cancel, Client, Controlled, Explanation, RunHandle};
+use crate::authoring::hook::HookFor;
 use crate::error::Error;
 
 impl Client {
@@ -91,7 +92,10 @@ impl KeyedRun<'_> {
     /// # Errors
     ///
     /// As [`Client::send`].
-    pub async fn send<T: Serialize + ?Sized>(&self, hook: &str, payload: &T) -> Result<(), Error> {
+    pub async fn send<T>(&self, hook: impl HookFor<T>, payload: &T) -> Result<(), Error>
+    where
+        T: Serialize + ?Sized,
+    {
         self.client.send(self.id().await?, hook, payload).await
     }
 
@@ -122,12 +126,21 @@ impl KeyedRun<'_> {
         self.client.wake(self.id().await?).await
     }
 
-    /// Lets every build try the run again; see [`Client::resume`].
+    /// Pauses the run; see [`Client::pause`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::pause`].
+    pub async fn pause(&self, reason: &str) -> Result<Controlled, Error> {
+        self.client.pause(self.id().await?).reason(reason).await
+    }
+
+    /// Ends the pause of the run, or lets every build try it again; see [`Client::resume`].
     ///
     /// # Errors
     ///
     /// As [`Client::resume`].
-    pub async fn resume(&self) -> Result<(), Error> {
+    pub async fn resume(&self) -> Result<Controlled, Error> {
         self.client.resume(self.id().await?).await
     }
 

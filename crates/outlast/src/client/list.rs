@@ -4,7 +4,9 @@ use std::future::IntoFuture;
 use std::sync::Arc;
 
 use outlast_core::limits::PAGE_RUNS_MAX;
-use outlast_core::{ListOrder, Page, QueuedSteps, RunId, RunQuery, RunView, Status, Timestamp};
+use outlast_core::{
+    BuiltInRuns, FlagFilter, ListOrder, Marks, Page, QueuedSteps, RunId, RunQuery, RunView, Status, Timestamp,
+};
 use serde::de::DeserializeOwned;
 
 use super::{BoxedCall, Client, RunHandle};
@@ -95,7 +97,7 @@ impl Client {
 #[derive(Clone, Debug)]
 pub struct ListCall<'a> {
     client: &'a Client,
-    query: RunQuery,
+    pub(super) query: RunQuery,
     /// A run that must exist; otherwise the list is an error.
     existing: Option<RunId>,
 }
@@ -110,6 +112,25 @@ impl ListCall<'_> {
     /// Lists only runs with this status. If called repeatedly, runs with one of the statuses are listed.
     pub fn status(mut self, status: Status) -> Self {
         self.query.statuses.push(status);
+        self
+    }
+
+    /// Lists only runs with this mark, such as [`Marks::PAUSED`]. If called repeatedly, runs with one of the marks are
+    /// listed.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// use outlast::Marks;
+    ///
+    /// # async fn paused(client: &Client) -> Result<(), Error> {
+    /// for run in client.list().mark(Marks::PAUSED).await?.runs {
+    ///     client.resume(run.id).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn mark(mut self, mark: Marks) -> Self {
+        self.query.marks = self.query.marks.with(mark);
         self
     }
 
@@ -133,6 +154,12 @@ impl ListCall<'_> {
     /// Also lists queued steps: runs that execute a single step of another run. They are omitted by default.
     pub fn queued_steps(mut self) -> Self {
         self.query.queued_steps = QueuedSteps::Listed;
+        self
+    }
+
+    /// Also lists runs of built-in workflows, such as [schedules](Client::schedule). They are omitted by default.
+    pub fn built_in(mut self) -> Self {
+        self.query.built_in = BuiltInRuns::Listed;
         self
     }
 
@@ -169,6 +196,37 @@ impl ListCall<'_> {
     /// Lists only runs that were started before this time.
     pub fn created_before(mut self, moment: Timestamp) -> Self {
         self.query.created_before = Some(moment);
+        self
+    }
+
+    /// Lists only runs that ended at this time or later.
+    pub fn ended_from(mut self, moment: Timestamp) -> Self {
+        self.query.ended_from = Some(moment);
+        self
+    }
+
+    /// Lists only runs that ended before this time.
+    pub fn ended_before(mut self, moment: Timestamp) -> Self {
+        self.query.ended_before = Some(moment);
+        self
+    }
+
+    /// Lists only runs with this flag: those that wait for the next attempt of a step, or those that were asked to stop
+    /// and have not ended.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// use outlast::FlagFilter;
+    ///
+    /// # async fn retrying(client: &Client) -> Result<(), Error> {
+    /// for run in client.list().flag(FlagFilter::Retrying).await?.runs {
+    ///     println!("{} of {} waits for its next attempt", run.id, run.workflow);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn flag(mut self, flag: FlagFilter) -> Self {
+        self.query.flag = Some(flag);
         self
     }
 

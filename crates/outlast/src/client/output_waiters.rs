@@ -23,7 +23,9 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::Fuse;
 use outlast_core::limits::PAGE_RUNS_MAX;
-use outlast_core::{ListOrder, QueuedSteps, RunId, RunQuery, RunView, Status, Timestamp, World, WorldError};
+use outlast_core::{
+    BuiltInRuns, ListOrder, QueuedSteps, RunId, RunQuery, RunView, Status, Timestamp, World, WorldError,
+};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -316,6 +318,7 @@ async fn find_stuck(
     let mut query = RunQuery {
         statuses: vec![Status::Stuck],
         queued_steps: QueuedSteps::Listed,
+        built_in: BuiltInRuns::Listed,
         order: ListOrder::OldestFirst,
         after: first.bits().checked_sub(1).map(RunId::from_bits),
         limit: PAGE_RUNS_MAX,

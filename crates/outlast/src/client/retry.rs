@@ -51,7 +51,7 @@ impl Client {
 
     /// Makes a request to the world, and repeats it while it fails for a temporary reason. It must have the same ids
     /// each time, so that it takes effect once.
-    pub(super) async fn repeat<T, F>(&self, mut request: impl FnMut() -> F) -> Result<T, WorldError>
+    pub(crate) async fn repeat<T, F>(&self, mut request: impl FnMut() -> F) -> Result<T, WorldError>
     where
         F: Future<Output = Result<T, WorldError>>,
     {
@@ -66,7 +66,7 @@ impl Client {
 
     /// As [`repeat`](Self::repeat), for a request that has one answer per element: only the elements that failed for a
     /// temporary reason are repeated.
-    pub(super) async fn repeat_each<E, T, F>(
+    pub(crate) async fn repeat_each<E, T, F>(
         &self,
         mut elements: Vec<E>,
         mut request: impl FnMut(Vec<E>) -> F,

@@ -4,10 +4,12 @@ use std::future::IntoFuture;
 use std::sync::Arc;
 
 use outlast_core::limits::{KEY_BYTES_MAX, NAME_BYTES_MAX};
+use outlast_core::queue::check_name;
 use outlast_core::{Headers, MessageBody, MessageId, NewMessage, Payload, RunId};
 use serde::Serialize;
 
 use super::{BoxedCall, Client, check_headers, check_text};
+use crate::authoring::hook::HookFor;
 use crate::client::within::Within;
 use crate::error::Error;
 use crate::ids;
@@ -16,7 +18,8 @@ impl Client {
     /// Sends a payload to a hook of a run. Await the returned builder: when it returns, the payload is stored until the
     /// run takes it, whether the run already waits for it or not.
     ///
-    /// Only the workflow's code knows the names and types of its hooks, so the call does not check them. A payload for
+    /// Only the workflow's code knows the names and types of its hooks, so the call does not check them. A
+    /// [`Hook`](crate::Hook) constant that the workflow and the sender share lets the compiler check both. A payload for
     /// a hook that the workflow never opens is kept. A payload that no open hook of its name can decode is rejected:
     /// the run keeps waiting, and the worker logs the reason.
     ///
@@ -34,11 +37,14 @@ impl Client {
     /// `NotFound` if there is no such run; `Conflict` if the run has ended, or if the worker that holds it cannot read
     /// the message; `Limit` if its inbox is full or the payload is too large; `Unavailable` if the world does not
     /// respond.
-    pub fn send<T: Serialize + ?Sized>(&self, run: RunId, hook: &str, payload: &T) -> SendCall<'_> {
+    pub fn send<T>(&self, run: RunId, hook: impl HookFor<T>, payload: &T) -> SendCall<'_>
+    where
+        T: Serialize + ?Sized,
+    {
         SendCall {
             client: self,
             run,
-            hook: hook.into(),
+            hook: hook.hook_name().into(),
             payload: Payload::json(payload).map_err(Error::from),
             key: None,
             headers: Headers::new(),
@@ -94,6 +100,8 @@ impl SendCall<'_> {
 
     fn prepare(self) -> Result<NewMessage, Error> {
         check_text("the hook's name", &self.hook, NAME_BYTES_MAX)?;
+        check_name("hook", &self.hook).map_err(Error::invalid)?;
+        self.headers.keys().try_for_each(|name| check_name("header", name)).map_err(Error::invalid)?;
         check_headers(&self.headers)?;
         let id = match &self.key {
             Some(key) => {

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use outlast_core::duration::InvalidDuration;
 use outlast_core::limits::{KEY_BYTES_MAX, NAME_BYTES_MAX};
-use outlast_core::queue::{check_workflow_name, default_queue};
+use outlast_core::queue::{check_name, check_workflow_name, default_queue};
 use outlast_core::refusal::check_start;
 use outlast_core::{
-    Event, Headers, IntoDuration, Payload, RunId, Start, StartKey, Started, Tags, Timestamp, WorldError,
+    Event, Headers, IntoDuration, KeyPolicy, Payload, RunId, Start, StartKey, Started, Tags, Timestamp,
+    WorldError,
 };
 
 use super::{BoxedCall, Client, RunHandle, check_headers, check_text};
@@ -38,6 +39,7 @@ pub struct StartCall<'a, O> {
     is_unchecked: bool,
     key: Option<String>,
     window: Option<Duration>,
+    policy: KeyPolicy,
     id: Option<RunId>,
     output: PhantomData<fn() -> O>,
 }
@@ -55,6 +57,8 @@ pub(super) struct StartTemplate {
     deadline: Option<StartTime>,
     /// The first option that is not valid.
     problem: Option<InvalidDuration>,
+    /// The first name that is reserved. A restart copies tags and headers of the engine.
+    reserved_name: Option<String>,
 }
 
 /// A time, relative to the start or absolute.
@@ -83,6 +87,7 @@ impl<'a, O> StartCall<'a, O> {
             is_unchecked: false,
             key: None,
             window: None,
+            policy: KeyPolicy::Kept,
             id: None,
             output: PhantomData,
         }
@@ -120,17 +125,34 @@ impl<'a, O> StartCall<'a, O> {
         self
     }
 
+    /// Holds the key only while the run lives: if the run with this key has ended, a new run is started, and the key
+    /// belongs to the new run from now on.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn sync(ctx: Context, account: u64) -> Result<(), Error> { Ok(()) }
+    /// # async fn sync_now(client: &Client) -> Result<(), Error> {
+    /// // At most one sync of an account runs at a time, and the next one may start when it has ended.
+    /// client.start(sync, 7).key("sync-7").key_while_running().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn key_while_running(mut self) -> Self {
+        self.policy = KeyPolicy::WhileRunning;
+        self
+    }
+
     /// Adds a header, such as a trace context or the caller's identity. The workflow, its steps and its children can
     /// read the headers of the start.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.template.headers.insert(name.into(), value.into());
+        self.template.add_header(name.into(), value.into());
         self
     }
 
     /// Adds a tag, by which [lists](crate::ListCall::tag) can find the run. The workflow can change it and set others
     /// with [`Context::tag`](crate::Context::tag).
     pub fn tag(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.template.tags.insert(name.into(), value.into());
+        self.template.add_tag(name.into(), value.into());
         self
     }
 
@@ -243,10 +265,13 @@ impl<'a, O> StartCall<'a, O> {
         if self.window.is_some() && self.key.is_none() {
             return Err(Error::invalid("a key window needs a key; add `.key(…)`"));
         }
+        if self.policy == KeyPolicy::WhileRunning && self.key.is_none() {
+            return Err(Error::invalid("`.key_while_running()` needs a key; add `.key(…)`"));
+        }
         let (client, plain) = (self.client, self.input?);
         let mut start = self.template.start(client, plain.clone(), self.key)?;
         if let Some(key) = &mut start.key {
-            key.window = self.window;
+            (key.window, key.policy) = (self.window, self.policy);
         }
         if self.is_unchecked
             && let Some(Err(reason)) = client.local.check(&start)
@@ -262,14 +287,24 @@ impl StartTemplate {
     pub(super) fn new(workflow: Cow<'static, str>, version: u32) -> Self {
         let (queue, priority) = (default_queue(), 0);
         let (headers, tags) = (Headers::new(), Tags::new());
-        let (begin, deadline, problem) = (None, None, None);
-        Self { workflow, version, queue, priority, headers, tags, begin, deadline, problem }
+        let (begin, deadline, problem, reserved_name) = (None, None, None, None);
+        Self { workflow, version, queue, priority, headers, tags, begin, deadline, problem, reserved_name }
     }
 
     /// The template for a workflow, with its queue and priority.
     pub(super) fn of<H: WorkflowHandle<M>, M>(workflow: &H) -> Self {
         let queue = workflow.queue().map_or_else(default_queue, Into::into);
         Self { queue, priority: workflow.priority(), ..Self::new(workflow.name().into(), workflow.version()) }
+    }
+
+    pub(super) fn add_header(&mut self, name: String, value: String) {
+        self.reserved_name = self.reserved_name.take().or_else(|| check_name("header", &name).err());
+        self.headers.insert(name, value);
+    }
+
+    pub(super) fn add_tag(&mut self, name: String, value: String) {
+        self.reserved_name = self.reserved_name.take().or_else(|| check_name("tag", &name).err());
+        self.tags.insert(name, value);
     }
 
     pub(super) fn set_delay(&mut self, delay: impl IntoDuration) {
@@ -313,12 +348,16 @@ impl StartTemplate {
         if let Some(problem) = &self.problem {
             return Err(problem.clone().into());
         }
+        if let Some(reserved) = &self.reserved_name {
+            return Err(Error::invalid(reserved));
+        }
         let now = client.world.clock().now();
         check_text("the workflow's name", &self.workflow, NAME_BYTES_MAX)?;
         check_workflow_name(&self.workflow).map_err(Error::invalid)?;
         check_headers(&self.headers)?;
         if let Some(key) = &key {
             check_text("the start key", key, KEY_BYTES_MAX)?;
+            check_name("key", key).map_err(Error::invalid)?;
         }
         let start = Start {
             run: ids::run(),
@@ -328,7 +367,12 @@ impl StartTemplate {
             rules: outlast_core::event::RULES,
             queue: self.queue.clone(),
             priority: self.priority,
-            key: key.map(|text| StartKey { text, digest: plain.digest(), window: None }),
+            key: key.map(|text| StartKey {
+                text,
+                digest: plain.digest(),
+                window: None,
+                policy: KeyPolicy::Kept,
+            }),
             input: client.codec.encode(plain)?,
             headers: self.headers.clone(),
             tags: self.tags.clone(),
@@ -345,7 +389,7 @@ impl StartTemplate {
 
 impl Client {
     /// Passes the run to a worker of this process, or leaves it for any worker to claim.
-    async fn start_run(&self, start: Start) -> Result<Started, WorldError> {
+    pub(super) async fn start_run(&self, start: Start) -> Result<Started, WorldError> {
         if start.not_before.is_none()
             && let Ok(answer) = self.local.take(start.clone())
         {

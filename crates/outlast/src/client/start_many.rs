@@ -91,7 +91,7 @@ impl<I, B: Input<I>, O> StartManyCall<'_, I, B, O> {
 
     /// Adds a tag to every run; see [`StartCall::tag`](crate::StartCall::tag).
     pub fn tag(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.template.tags.insert(name.into(), value.into());
+        self.template.add_tag(name.into(), value.into());
         self
     }
 
@@ -133,7 +133,7 @@ impl<I, B: Input<I>, O> StartManyCall<'_, I, B, O> {
 
     /// Adds a header to every run; see [`StartCall::header`](crate::StartCall::header).
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.template.headers.insert(name.into(), value.into());
+        self.template.add_header(name.into(), value.into());
         self
     }
 }

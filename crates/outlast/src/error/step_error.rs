@@ -191,7 +191,7 @@ impl StepError {
             StuckCause::Unreadable { is_coded } => Some(stuck_on_unreadable(is_coded, self)),
             StuckCause::ContextUsed => {
                 let (reason, message) = (StuckReason::ContextOutside, self.failure.message.clone());
-                Some(Stuck { reason, message, build: String::new() })
+                Some(Stuck::new(reason, message))
             }
         }
     }
@@ -231,7 +231,8 @@ impl From<Error> for StepError {
         if !matches!(failure.kind, FailureKind::Fatal | FailureKind::Invalid | FailureKind::Limit) {
             failure.kind = FailureKind::Error;
         }
-        Self::of_failure(Failure { is_exhausted: false, ..failure })
+        failure.is_exhausted = false;
+        Self::of_failure(failure)
     }
 }
 

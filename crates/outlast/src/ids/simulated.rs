@@ -13,9 +13,11 @@ use super::{SEEDED, Seeded};
 pub struct Simulated(());
 
 impl Simulated {
-    /// Begins the simulation of this thread. Ids contain the time of this clock.
+    /// Begins the simulation of this thread, in a runtime whose time is paused. Ids contain the time of this clock.
+    #[allow(clippy::disallowed_methods, reason = "the paused time of the runtime")]
     pub fn begin(seed: u64, clock: Arc<dyn Clock>) -> Self {
-        let seeded = Seeded { chance: fastrand::Rng::with_seed(seed), source: IdSource::new(), clock };
+        let (chance, since) = (fastrand::Rng::with_seed(seed), tokio::time::Instant::now());
+        let seeded = Seeded { chance, source: IdSource::new(), clock, since };
         SEEDED.set(Some(seeded));
         Self(())
     }

@@ -48,6 +48,11 @@ impl OperationTable {
         self.refusals = Some(Box::new(Refusals { reason: reason.into(), count: 0, is_past_limit: false }));
     }
 
+    /// Why the run was cancelled, if it was; from rules 2 on.
+    pub(super) fn cancel_reason(&self) -> Option<&str> {
+        self.refusals.as_ref().map(|refusals| &*refusals.reason)
+    }
+
     /// The outcome of a refused operation. It stays pending when the limit is exceeded, so that the turn ends.
     pub(super) fn poll_refused(&mut self) -> Poll<Result<Payload, Failure>> {
         let Some(refusals) = &mut self.refusals else { return Poll::Pending };
@@ -117,7 +122,7 @@ impl Machine {
              failed as cancelled; return the error instead of continuing, and clean up with `ctx.shielded()`",
             self.state.run()
         );
-        Stuck { reason: StuckReason::IgnoresCancel, message, build: String::new() }
+        Stuck::new(StuckReason::IgnoresCancel, message)
     }
 
     /// The rules of the run.

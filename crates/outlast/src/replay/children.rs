@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::{
-    ChildStarted, Event, Failure, FailureKind, Headers, MessageBody, NewChild, OpNumber, Parent, ParentEnd,
-    Payload, Policy, Requester, RunId, Start, StartKey, Tags, Timestamp, TurnId, Wait,
+    CarriedChild, ChildStarted, Event, Failure, FailureKind, Headers, KeyPolicy, MessageBody, NewChild,
+    OpNumber, Parent, ParentEnd, Payload, Policy, Requester, RunId, Start, StartKey, Tags, Timestamp, TurnId,
+    Wait, WorkflowWrites,
 };
 
+use super::carried::ChildOptions;
 use super::delivery::run_payload;
 use super::operation_table::{Op, OpKind, OperationTable, Phase};
 
@@ -32,6 +34,10 @@ pub(super) struct ChildOp {
     pub(super) is_detached: bool,
     /// Whether it is cancelled when the workflow drops its operation.
     pub(super) is_cancelled_on_drop: bool,
+    /// What the start contains beside that; `None` for most children.
+    pub(super) options: Option<Box<ChildOptions>>,
+    /// Whether an earlier generation started it, which has recorded that its operation was dropped.
+    pub(super) is_carried: bool,
 }
 
 /// A child that was started and has not ended; its outcome may be awaited or not.
@@ -60,6 +66,14 @@ impl fmt::Debug for OpenChild {
     }
 }
 
+/// A child of an earlier generation, by its operation, which is not open any more.
+pub(super) fn carried_child(child: &CarriedChild) -> (OpNumber, OpenChild) {
+    let CarriedChild { op, run, workflow, on_parent_end, is_shielded } = child;
+    let (workflow, is_step) = (workflow.clone(), false);
+    let (run, on_parent_end, is_shielded) = (*run, *on_parent_end, *is_shielded);
+    (*op, OpenChild { run, workflow, on_parent_end, is_step, is_shielded })
+}
+
 /// A child to start with the next commit.
 pub(super) struct PendingChild {
     pub(super) started: ChildStarted,
@@ -69,6 +83,7 @@ pub(super) struct PendingChild {
     pub(super) policy: Option<Box<Policy>>,
     /// The run that requests a queued step.
     pub(super) requester: Option<Box<Requester>>,
+    pub(super) options: Option<Box<ChildOptions>>,
 }
 
 /// The outbox of the turn that is being computed.
@@ -80,12 +95,17 @@ pub(super) struct PendingOutbox {
     /// again.
     pub(super) settled_messages: usize,
     pub(super) tags: Tags,
+    pub(super) writes: WorkflowWrites,
 }
 
 impl PendingChild {
     /// The start of this child of `run`.
     pub(super) fn start(self, run: RunId, root: RunId, headers: &Headers) -> NewChild {
-        let Self { started: child, key, awaits, policy, requester } = self;
+        let Self { started: child, key, awaits, policy, requester, options } = self;
+        let ChildOptions { headers, tags, deadline } = match options {
+            Some(options) => *options,
+            None => ChildOptions { headers: headers.clone(), ..ChildOptions::default() },
+        };
         // A detached child with a key may be a run that exists already: the parent must learn its id.
         let notify_parent = !awaits && key.is_some();
         let start = Start {
@@ -98,11 +118,11 @@ impl PendingChild {
             priority: child.priority,
             key,
             input: child.input,
-            headers: headers.clone(),
-            tags: Tags::new(),
+            headers,
+            tags,
             parent: Some(Parent { run, op: child.op, root, awaits }),
             not_before: None,
-            deadline: None,
+            deadline,
             policy,
             requester,
         };
@@ -150,8 +170,9 @@ impl OperationTable {
             on_parent_end: child.on_parent_end,
             is_detached: child.is_detached,
         };
-        let (is_detached, digest) = (child.is_detached, child.digest);
-        let key = child.key.clone().map(|text| StartKey { text, digest, window: None });
+        let (is_detached, digest, options) = (child.is_detached, child.digest, child.options.take());
+        let key =
+            child.key.clone().map(|text| StartKey { text, digest, window: None, policy: KeyPolicy::Kept });
         let ends_at_once = is_detached && key.is_none() && !is_invalid;
         if !is_detached {
             let (run, workflow) = (started.run, started.workflow.clone());
@@ -161,7 +182,7 @@ impl OperationTable {
         }
         if !is_invalid && !self.is_recorded(op) {
             let (started, awaits) = (started.clone(), !is_detached);
-            let pending = PendingChild { started, key, awaits, policy: None, requester: None };
+            let pending = PendingChild { started, key, awaits, policy: None, requester: None, options };
             self.pending_outbox().children.push(pending);
         }
         if ends_at_once {
@@ -280,6 +301,19 @@ impl OperationTable {
             self.pending_outbox().tags.extend(tags.clone());
         }
         self.recorded(Event::TagsSet { op, tags });
+    }
+
+    /// The children that have not ended, for the next generation.
+    pub(super) fn carried_children(&self) -> Vec<CarriedChild> {
+        let children = self.children.iter().filter(|(_, child)| !child.is_step);
+        let carried = children.map(|(op, child)| CarriedChild {
+            op: *op,
+            run: child.run,
+            workflow: child.workflow.clone(),
+            on_parent_end: child.on_parent_end,
+            is_shielded: child.is_shielded,
+        });
+        carried.collect()
     }
 
     /// The timers that were open at `at` and still are; only one of them if `only` names it.

@@ -14,7 +14,7 @@ use crate::error::Error;
 pub(crate) type WorkflowFuture = Pin<Box<dyn Future<Output = Result<Payload, Error>> + Send>>;
 
 /// The workflows and steps of a worker, as far as the engine uses them.
-pub(crate) trait ReplayCode {
+pub(crate) trait ReplayCode: Send + Sync {
     /// Calls the function of the workflow that `started` names, and returns its future without polling it. The
     /// function requests its operations from `state`. `None` means that this version of the workflow is not
     /// registered.
@@ -24,6 +24,12 @@ pub(crate) trait ReplayCode {
         started: &RunStarted,
         codec: &dyn Codec,
     ) -> Option<Result<WorkflowFuture, InputError>>;
+
+    /// The newest registered version of a workflow, with which its next generation begins.
+    fn newest_version(&self, workflow: &str) -> Option<u32>;
+
+    /// How many earlier generations of a run are kept.
+    fn kept_generations(&self) -> usize;
 
     /// Whether the step is registered.
     fn has_step(&self, step: &str) -> bool;

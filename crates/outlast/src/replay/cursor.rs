@@ -1,6 +1,9 @@
 //! The position in a history that is being replayed.
 
-use outlast_core::{Event, Timestamp, TurnRecord};
+use std::ops::Range;
+
+use outlast_core::cut::is_skipped;
+use outlast_core::{Event, EventPlace, Timestamp, TurnRecord};
 
 use super::divergence_report::DivergenceReport;
 
@@ -8,18 +11,26 @@ use super::divergence_report::DivergenceReport;
 pub(super) struct Cursor {
     turns: std::vec::IntoIter<TurnRecord>,
     events: std::vec::IntoIter<Event>,
+    /// The place of the event that was returned last.
+    pub(super) place: EventPlace,
     pub(super) at: Timestamp,
     pub(super) report: DivergenceReport,
+    skips: Vec<Range<u64>>,
 }
 
 impl Cursor {
-    pub(super) fn new(history: Vec<TurnRecord>) -> Self {
-        Self {
+    /// A cursor that skips events with these numbers.
+    pub(super) fn new(history: Vec<TurnRecord>, skips: Vec<Range<u64>>) -> Self {
+        let mut cursor = Self {
             turns: history.into_iter(),
             events: Vec::new().into_iter(),
+            place: EventPlace::default(),
             at: Timestamp::from_micros(0),
             report: DivergenceReport::default(),
-        }
+            skips,
+        };
+        cursor.find_event();
+        cursor
     }
 
     /// The time of the turn that contains the next event.
@@ -33,14 +44,35 @@ impl Cursor {
     /// The next event, without patches.
     pub(super) fn next(&mut self) -> Option<Event> {
         loop {
-            match self.events.next() {
+            match self.next_of_any_kind() {
                 // Patches have no position among the operations: the index has them before the replay.
-                Some(Event::VersionChosen { .. }) => continue,
-                Some(event) => return Some(event),
-                None => {}
+                Some(Event::VersionChosen { .. }) => {}
+                next => return next,
             }
-            let turn = self.turns.next()?;
+        }
+    }
+
+    fn next_of_any_kind(&mut self) -> Option<Event> {
+        self.find_event();
+        let event = self.events.next()?;
+        self.place.event = self.place.event.wrapping_add(1);
+        Some(event)
+    }
+
+    /// Moves to the next event that is not skipped, in this turn or a later one.
+    fn find_event(&mut self) {
+        loop {
+            while !self.events.as_slice().is_empty() {
+                if !is_skipped(&self.skips, self.place.event.wrapping_add(1)) {
+                    return;
+                }
+                self.events.next();
+                self.place.event = self.place.event.wrapping_add(1);
+            }
+            let Some(turn) = self.turns.next() else { return };
             self.at = turn.at;
+            // One less: each event adds one before it is returned.
+            self.place = EventPlace { turn: turn.seq, event: turn.seq.wrapping_sub(1) };
             self.events = turn.events.into_iter();
         }
     }

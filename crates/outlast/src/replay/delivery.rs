@@ -1,8 +1,6 @@
 //! Deliveries: everything that a run learns, one at a time, in a live run and in a replay.
 
-use outlast_core::{
-    Event, Failure, FailureKind, MessageId, OpNumber, Outcome, Payload, RunId, Stuck, Timestamp,
-};
+use outlast_core::{Event, Failure, MessageId, OpNumber, Outcome, Payload, RunId, Status, Stuck, Timestamp};
 
 use super::hooks::{ReceiveResult, SentPayload};
 use super::machine::Machine;
@@ -18,6 +16,8 @@ pub(crate) enum Delivery {
     Cancel { message: Option<MessageId>, reason: String, at: Timestamp },
     /// The run ends without its code.
     Terminate { reason: String },
+    /// The run ends without its code, after its compensations.
+    Compensate { reason: String },
     /// Timers end early: one, or all that were open at this time.
     Wake { message: MessageId, op: Option<OpNumber>, at: Timestamp },
     /// A step has an outcome.
@@ -66,17 +66,28 @@ impl Machine {
     /// The event that records a delivery; `None` when its operation is no longer open.
     pub(super) fn event_of(&self, delivery: Delivery) -> Result<Option<Event>, Stuck> {
         match delivery {
+            // No hook will take it any more.
+            Delivery::Hook(_) if self.is_compensating() => Ok(None),
             Delivery::Hook(sent) => self.received(sent).map(Some),
+            Delivery::Wake { op: Some(op), .. } if self.is_step(op) => {
+                // As when the time has come: the end of a pause is not recorded.
+                self.state.table.lock().end_pause(op);
+                Ok(None)
+            }
             other => Ok(self.event_of_other(other)),
         }
+    }
+
+    fn is_step(&self, op: OpNumber) -> bool {
+        self.state.table.lock().is_step(op)
     }
 
     /// The event of a delivery other than a hook payload.
     fn event_of_other(&self, delivery: Delivery) -> Option<Event> {
         let table = self.state.table.lock();
         Some(match delivery {
-            // A second cancel changes nothing and is not recorded.
-            Delivery::Cancel { .. } if table.cancelled_at.is_some() => return None,
+            // A second cancel changes nothing and is not recorded, nor does one of a run that compensates.
+            Delivery::Cancel { .. } if table.cancelled_at.is_some() || self.is_compensating() => return None,
             Delivery::Cancel { message, reason, .. } if table.rules >= 2 => {
                 let (ends, maybe_attempted) = table.ended_by_cancel();
                 Event::CancelRequested { message, reason, pauses: Vec::new(), ends, maybe_attempted }
@@ -85,7 +96,13 @@ impl Machine {
                 let (ends, maybe_attempted) = (Vec::new(), Vec::new());
                 Event::CancelRequested { message, reason, pauses: table.pauses(at), ends, maybe_attempted }
             }
-            Delivery::Terminate { reason } => Event::RunTerminated { failure: terminated(&reason) },
+            Delivery::Compensate { .. } if self.is_compensating() => return None,
+            Delivery::Compensate { reason } if table.has_unsettled_compensations() => {
+                Event::RunCompensating { ends_as: Status::Cancelled, failure: Failure::terminated(&reason) }
+            }
+            Delivery::Terminate { reason } | Delivery::Compensate { reason } => {
+                Event::RunTerminated { failure: Failure::terminated(&reason) }
+            }
             Delivery::Wake { message, op, at } => {
                 let ops = table.open_timers(op, at);
                 if ops.is_empty() {
@@ -127,6 +144,7 @@ impl Machine {
     pub(super) fn apply(&mut self, event: &Event, requested: &mut Vec<Event>) -> Result<(), Stuck> {
         let mut table = self.state.table.lock();
         table.settle_messages();
+        table.note_event(event);
         let is_applied = match event {
             Event::StepCompleted { op, output } => table.is_step(*op) && table.end(*op, Ok(output.clone())),
             Event::StepFailed { op, failure } => table.is_step(*op) && table.end(*op, Err(failure.clone())),
@@ -186,6 +204,10 @@ impl Machine {
             Event::TimerWoken { ops, .. } => {
                 self.end_each(ops, |table, op| table.is_timer(op).then(|| Ok(Payload::null())), requested)
             }
+            Event::RunCompensating { ends_as, failure } => {
+                self.begin_compensating(*ends_as, failure.clone());
+                Ok(())
+            }
             Event::RunTerminated { failure } => {
                 self.terminate(&failure.message);
                 Ok(())
@@ -198,6 +220,9 @@ impl Machine {
     /// cancelled steps that nobody attempts; hooks that opened take kept payloads.
     pub(super) fn apply_follow_ups(&mut self, events: &mut Vec<Event>) -> Result<(), Stuck> {
         loop {
+            if self.is_compensating() {
+                return Ok(());
+            }
             self.fail_invalid_requests(events)?;
             if !self.fail_cancelled_steps(events)? && !self.offer_kept(events)? {
                 return Ok(());
@@ -227,11 +252,6 @@ impl Machine {
             }
         }
     }
-}
-
-/// The failure of a run that was ended without its code.
-pub(crate) fn terminated(reason: &str) -> Failure {
-    Failure::new(FailureKind::Cancelled, format!("terminated: {reason}"))
 }
 
 /// A run's id as the outcome of the operation that started it.

@@ -1,7 +1,7 @@
 //! Divergence: replay requires that the requests of the code match the recorded ones.
 
 use outlast_core::duration::duration_text;
-use outlast_core::{Event, OpNumber, RunId, Stuck, StuckReason, Timestamp};
+use outlast_core::{CompensationInput, Event, OpNumber, RunId, Stuck, StuckReason, Timestamp};
 
 /// Whether a request of the code matches the recorded one. `was` are earlier names of the step.
 pub(super) fn matches_recorded(recorded: &Event, requested: &Event, was: &[&str]) -> bool {
@@ -13,9 +13,19 @@ pub(super) fn matches_recorded(recorded: &Event, requested: &Event, was: &[&str]
             recorded == requested || was.contains(&&**recorded)
         }
         (Event::HookOpened { name: recorded, .. }, Event::HookOpened { name: requested, .. })
+        | (Event::LoopStarted { name: recorded, .. }, Event::LoopStarted { name: requested, .. })
         | (Event::ValueRecorded { name: recorded, .. }, Event::ValueRecorded { name: requested, .. }) => {
             recorded == requested
         }
+        (Event::CompensationRegistered(recorded), Event::CompensationRegistered(requested)) => {
+            let is_undo = |input: &CompensationInput| matches!(input, CompensationInput::Undo(_));
+            recorded.step == requested.step && is_undo(&recorded.input) == is_undo(&requested.input)
+        }
+        (
+            Event::CompensationStarted { of: recorded, .. },
+            Event::CompensationStarted { of: requested, .. },
+        ) => recorded == requested,
+        (Event::IterationEnded(recorded), Event::IterationEnded(requested)) => recorded.of == requested.of,
         (Event::ChildStarted(recorded), Event::ChildStarted(requested)) => {
             recorded.workflow == requested.workflow && recorded.is_detached == requested.is_detached
         }
@@ -34,15 +44,12 @@ pub(super) fn diverged(
     let position = at.map_or("its end".to_owned(), |op| format!("operation {op}"));
     let recorded = recorded.map_or("nothing more".to_owned(), |event| describe(event, now));
     let requested = requested.map_or("nothing".to_owned(), |event| describe(event, now));
-    Stuck {
-        reason: StuckReason::Diverged,
-        message: format!(
-            "run {run} diverged at {position}: history has {recorded}, code asked for {requested}; \
-             keep the old code for this run: put the change behind `ctx.patched(\"…\")`, or register the new code \
-             as `version = 2`"
-        ),
-        build: String::new(),
-    }
+    let message = format!(
+        "run {run} diverged at {position}: history has {recorded}, code asked for {requested}; \
+         keep the old code for this run: put the change behind `ctx.patched(\"…\")`, or register the new code \
+         as `version = 2`"
+    );
+    Stuck::new(StuckReason::Diverged, message)
 }
 
 /// A request in plain words.
@@ -55,6 +62,9 @@ pub(super) fn describe(event: &Event, now: Timestamp) -> String {
         Event::HookOpened { name, .. } => format!("hook `{name}`"),
         Event::HookClosed { op } => format!("the drop of hook operation {op}"),
         Event::ValueRecorded { name, .. } => format!("value `{name}`"),
+        Event::CompensationRegistered(registered) => format!("compensation `{}`", registered.step),
+        Event::CompensationsKept { .. } => "`keep`".into(),
+        Event::CompensationStarted { of, .. } => format!("the compensation that operation {of} registered"),
         Event::ChildStarted(child) if child.is_detached => format!("abandoned child `{}`", child.workflow),
         Event::ChildStarted(child) => format!("child `{}`", child.workflow),
         Event::ChildDropped { op } => format!("the drop of child operation {op}"),
@@ -62,6 +72,9 @@ pub(super) fn describe(event: &Event, now: Timestamp) -> String {
         Event::TagsSet { tags, .. } => {
             format!("tags `{}`", tags.keys().map(String::as_str).collect::<Vec<_>>().join("`, `"))
         }
+        Event::LoopStarted { name, .. } => format!("loop `{name}`"),
+        Event::IterationEnded(ended) => format!("the end of iteration {} of a loop", ended.iteration),
+        Event::RunContinued(_) => "the next generation of the run".into(),
         Event::RunCompleted { .. } => "the run's completion".into(),
         Event::RunFailed { failure } => format!("the run's failure ({})", failure.message),
         Event::RunCancelled { .. } => "the run's cancellation".into(),

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use outlast_core::{Event, Failure, OpNumber, Payload, TurnRecord};
+use outlast_core::cut::LoopResume;
+use outlast_core::{CompensationRegistered, Event, Failure, OpNumber, Payload, ReplayHistory};
 
 use super::operation_table::SourceLocation;
 
@@ -13,7 +14,13 @@ pub(super) struct HistoryIndex {
     /// Operations below this number are in the history.
     pub(super) ops: u64,
     values: BTreeMap<OpNumber, (Arc<str>, Result<Payload, Failure>)>,
+    /// The recorded registrations of compensations.
+    registrations: BTreeMap<OpNumber, CompensationRegistered>,
     patches: BTreeSet<Arc<str>>,
+    /// The recorded ends of iterations that are not skipped, with their loops.
+    iterations: BTreeMap<OpNumber, (OpNumber, Result<Payload, Failure>)>,
+    /// Where the code continues after iterations that are skipped, by the operations before them.
+    resumes: BTreeMap<OpNumber, LoopResume>,
     /// Where the code requested recorded values.
     locations: HashMap<OpNumber, SourceLocation>,
     /// Whether the code requested a value that the history does not contain.
@@ -25,11 +32,11 @@ pub(super) struct HistoryIndex {
 
 impl HistoryIndex {
     /// Indexes a history before its replay.
-    pub(super) fn of(history: &[TurnRecord]) -> Self {
+    pub(super) fn of(history: &ReplayHistory) -> Self {
         let mut index = Self::default();
-        let last = history.iter().rfind(|turn| !turn.events.is_empty());
+        let last = history.turns.iter().rfind(|turn| !turn.events.is_empty());
         let is_continued = last.is_some_and(|turn| turn.id.is_continued());
-        for event in history.iter().flat_map(|turn| &turn.events) {
+        for event in history.events() {
             if let Some(op) = event.op() {
                 index.ops = index.ops.max(op.0.saturating_add(1));
             }
@@ -37,13 +44,19 @@ impl HistoryIndex {
                 Event::ValueRecorded { op, name, value } => {
                     index.values.insert(*op, (name.clone(), value.clone()));
                 }
+                Event::CompensationRegistered(registered) => {
+                    index.registrations.insert(registered.op, (**registered).clone());
+                }
+                Event::IterationEnded(ended) if ended.cut.is_none() => {
+                    index.iterations.insert(ended.op, (ended.of, ended.state.clone()));
+                }
                 Event::VersionChosen { name } => drop(index.patches.insert(name.clone())),
                 _ => {}
             }
         }
-        let is_delivery = |event: &&Event| !event.is_decision() && !matches!(event, Event::RunStarted(_));
-        let events = || history.iter().flat_map(|turn| &turn.events);
-        index.deliveries_left = is_continued.then(|| events().filter(is_delivery).count());
+        index.resumes = history.resumes.iter().map(|resume| (resume.after, resume.clone())).collect();
+        let is_delivery = |event: &&Event| !event.is_decision();
+        index.deliveries_left = is_continued.then(|| history.events().filter(is_delivery).count());
         index
     }
 
@@ -78,6 +91,27 @@ impl HistoryIndex {
                 None
             }
         }
+    }
+
+    /// The recorded state of an iteration of a loop; `None` when the history has another event there.
+    pub(super) fn iteration(&mut self, op: OpNumber, of: OpNumber) -> Option<Result<Payload, Failure>> {
+        match self.iterations.remove(&op) {
+            Some((recorded, state)) if recorded == of => Some(state),
+            _ => {
+                self.has_diverged = true;
+                None
+            }
+        }
+    }
+
+    /// Takes the place where the code continues after iterations that are skipped behind an operation.
+    pub(super) fn take_resume(&mut self, after: OpNumber) -> Option<LoopResume> {
+        self.resumes.remove(&after)
+    }
+
+    /// The recorded registration of a compensation by this step; `None` when the history has another event there.
+    pub(super) fn registration(&self, op: OpNumber, step: &str) -> Option<&CompensationRegistered> {
+        self.registrations.get(&op).filter(|registered| *registered.step == *step)
     }
 
     /// Whether it is recorded that the run took the new branch of a patch.

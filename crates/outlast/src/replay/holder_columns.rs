@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use outlast_core::{HolderColumns, OpNumber, Timestamp};
+use outlast_core::{HolderColumns, Marks, OpNumber, Timestamp};
 
 use super::machine::Machine;
 use super::operation_table::{Op, OpKind, Phase};
@@ -10,7 +10,11 @@ use super::operation_table::{Op, OpKind, Phase};
 impl Machine {
     /// The holder's columns after a turn. Columns that the machine does not determine keep their values.
     pub(crate) fn shown(&self, before: &HolderColumns) -> HolderColumns {
-        HolderColumns { kept: self.kept(), ..before.clone() }
+        let marks = before.marks.without(Marks::COMPENSATING).with(self.marks());
+        // A run that compensates takes no payloads any more.
+        let kept = if self.is_compensating() { before.kept } else { self.kept() };
+        let continued = self.generation() - 1;
+        HolderColumns { kept, marks, continued, ..before.clone() }
     }
 
     /// The number of kept payloads; 0 for runs with rules 1, which do not count them.

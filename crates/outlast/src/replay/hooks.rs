@@ -19,10 +19,11 @@ use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use outlast_core::cut::KeptEvent;
 use outlast_core::limits::HOOK_BUFFER_MAX;
 use outlast_core::{
-    Codec, Event, Headers, Judgement, MessageId, OpNumber, Payload, PayloadError, Stuck, StuckReason,
-    Timestamp,
+    Codec, Event, EventPlace, Headers, Judgement, MessageId, OpNumber, Payload, PayloadError, Stuck,
+    StuckReason, Timestamp,
 };
 use serde::de::DeserializeOwned;
 
@@ -50,6 +51,21 @@ pub(crate) struct Arrival {
     pub(crate) at: Timestamp,
     /// The headers of the message; empty under rules 1.
     pub(crate) headers: Headers,
+    /// Where the history has it.
+    place: EventPlace,
+}
+
+impl Arrival {
+    /// The number of payloads that arrived before it.
+    pub(super) fn number(&self) -> u64 {
+        self.before
+    }
+
+    /// It as text, without its place, which tests do not set.
+    pub(super) fn summary(&self) -> String {
+        let Self { before, message, at, headers, .. } = self;
+        format!("{message} ({before} before it) at {at} with {headers:?}")
+    }
 }
 
 /// A payload that has arrived.
@@ -84,6 +100,31 @@ impl Hooks {
     /// Clears the names to offer again: a replay applies the recorded decisions instead.
     pub(super) fn forget_changes(&mut self) {
         self.changed.clear();
+    }
+
+    /// The kept payloads with the names of their hooks, in the order of their arrival.
+    pub(super) fn take_kept_payloads(&mut self) -> Vec<(Arc<str>, ArrivedPayload)> {
+        let kept = std::mem::take(&mut self.kept).into_iter();
+        let mut kept: Vec<_> =
+            kept.flat_map(|(name, kept)| kept.into_iter().map(move |kept| (name.clone(), kept))).collect();
+        kept.sort_by_key(|(_, kept)| kept.arrival.before);
+        kept
+    }
+
+    /// Keeps the payloads that earlier generations have received, in the order of their arrival.
+    pub(super) fn carry(&mut self, kept: Vec<(Arc<str>, ArrivedPayload)>) {
+        for (name, mut payload) in kept {
+            payload.arrival.before = self.arrived;
+            self.arrived += 1;
+            self.keep(&name, payload);
+        }
+    }
+
+    /// Forgets how many payloads have arrived, and which hooks were open, except that `arrived` payloads have.
+    pub(super) fn forget_arrivals(&mut self, arrived: u64) {
+        (self.arrived, self.kept_count) = (arrived, 0);
+        self.kept.clear();
+        self.open.retain(|_, open| !open.is_empty());
     }
 
     fn first_open(&self, name: &Arc<str>) -> Option<OpNumber> {
@@ -127,6 +168,21 @@ impl Hooks {
     }
 }
 
+impl ArrivedPayload {
+    /// Where the history has it.
+    pub(super) fn place(&self) -> EventPlace {
+        self.arrival.place
+    }
+}
+
+/// The name of the hook and the payload of an event of an earlier generation.
+pub(super) fn carried_payload(kept: KeptEvent) -> Option<(Arc<str>, ArrivedPayload)> {
+    let KeptEvent { place, at: turn_at, event } = kept;
+    let Event::HookReceived { name, message, payload, headers, at, .. } = event else { return None };
+    let arrival = Arrival { before: 0, message, at: at.unwrap_or(turn_at), headers, place };
+    Some((name, ArrivedPayload { arrival, payload }))
+}
+
 /// The result of [`OperationTable::receive`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReceiveResult {
@@ -162,7 +218,8 @@ impl OperationTable {
     ) -> ReceiveResult {
         let (before, at) = (self.hooks.arrived, at.unwrap_or(self.now));
         self.hooks.arrived += 1;
-        let arrived = ArrivedPayload { arrival: Arrival { before, message, at, headers }, payload };
+        let arrival = Arrival { before, message, at, headers, place: self.place };
+        let arrived = ArrivedPayload { arrival, payload };
         let taker = match judgement {
             _ if self.rules < 2 => self.hooks.first_open(name),
             Judgement::Kept => None,

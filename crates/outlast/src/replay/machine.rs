@@ -5,7 +5,6 @@
 //! ([`Machine::replay`]).
 
 use std::any::Any;
-use std::collections::BTreeSet;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -14,25 +13,28 @@ use std::task::{Context as TaskContext, Poll, Waker};
 
 use outlast_core::limits::POLLS_PER_DELIVERY_MAX;
 use outlast_core::{
-    Codec, Event, Headers, MessageId, NewMessage, OpNumber, Outbox, Payload, Policy, Requester, RunId,
-    RunStarted, Status, Stuck, StuckReason, Timestamp, TurnRecord, Wait,
+    Codec, Event, EventPlace, Headers, MessageId, NewMessage, OpNumber, Outbox, Payload, ReplayHistory,
+    Requester, RunContinued, RunId, RunStarted, Status, Stuck, StuckReason, Timestamp, TurnRecord, Wait,
 };
 use tokio::task::coop::{Unconstrained, unconstrained};
 
 use super::children::PendingOutbox;
-use super::code::{DropInBackground, InputError, ReplayCode, WorkflowFuture};
+use super::code::{DropInBackground, ReplayCode, WorkflowFuture};
+use super::compensation::PendingEnd;
 use super::cursor::Cursor;
 use super::delivery::Delivery;
 use super::divergence;
+use super::generation::call_workflow;
 use super::history_index::HistoryIndex;
+use super::hooks::carried_payload;
 use super::log_suppression;
 use super::misuse::misused;
-use super::operation_table::{Op, OpKind, Phase};
+use super::operation_table::OpKind;
 use super::polling;
+use super::restore::is_compensating;
 use super::state::{RunState, wake_all};
 use super::unrecorded_requests::{UnrecordedRequests, take_termination_after_part};
-use crate::authoring::registry::StepCall;
-use crate::error::{Error, stuck_on_unreadable};
+use crate::error::Error;
 
 /// The common causes of a foreign await, and the remedy.
 pub(crate) const FOREIGN_AWAIT_REMEDY: &str = "common causes are tokio::time, channels, spawned tasks and I/O in workflow code. \
@@ -48,28 +50,14 @@ pub(crate) struct Machine {
     pub(super) ended: Option<Status>,
     /// The result of the workflow, while the run still waits for children.
     pub(super) result: Option<Result<Payload, Error>>,
+    /// How the run ends, once it compensates. Its future is gone then.
+    pub(super) compensating: Option<Box<PendingEnd>>,
     /// Requests that the next turn records first, after the replay of a history that ends with a part of a turn.
     pub(super) unrecorded: Option<Box<UnrecordedRequests>>,
     /// Where the future is dropped if the machine is dropped; `None` means here.
     background: Option<Arc<dyn DropInBackground>>,
-}
-
-/// A step to attempt, with everything that the worker needs for it.
-pub(crate) struct StepToAttempt {
-    pub(crate) op: OpNumber,
-    pub(crate) name: Arc<str>,
-    pub(crate) input: Payload,
-    pub(crate) policy: Policy,
-    /// The number of the attempt, from 1.
-    pub(crate) attempt: u32,
-    /// The details of the last recorded heartbeat.
-    pub(crate) details: Option<Payload>,
-    /// Rules 1: whether the run was cancelled before this attempt.
-    pub(crate) is_cancelled: bool,
-    /// Rules 1: whether the attempt begins even if the run is cancelled before it does.
-    pub(crate) begins_after_cancel: bool,
-    /// The code of a step that is written in place.
-    pub(crate) call: Option<StepCall>,
+    /// The code, for the next generation.
+    pub(super) code: Arc<dyn ReplayCode>,
 }
 
 impl Machine {
@@ -77,29 +65,23 @@ impl Machine {
     pub(crate) fn new(
         run: RunId,
         started: &RunStarted,
-        code: &dyn ReplayCode,
+        code: Arc<dyn ReplayCode>,
         codec: &Arc<dyn Codec>,
         at: Timestamp,
     ) -> Result<Self, Stuck> {
-        let state = Arc::new(RunState::new(run, started, codec.clone(), at));
-        let call = AssertUnwindSafe(|| code.call_workflow(&state, started, &**codec));
-        let (called, misuse) = polling::workflow(&state, || catch_unwind(call));
-        if let Some(misuse) = misuse {
-            return Err(misused(misuse));
-        }
-        let Some(called) = called.map_err(|panic| panicked(&*panic))? else {
-            let RunStarted { workflow, version, .. } = started;
-            let message = format!("this worker does not have version {version} of workflow `{workflow}`");
-            return Err(stuck(StuckReason::Unreadable, message));
-        };
-        let future: WorkflowFuture = match called {
-            Ok(future) => future,
-            // A missing codec is a problem of the worker: the run must not fail because of it.
-            Err(InputError { is_coded, stuck_message, .. }) if is_coded || started.rules >= 2 => {
-                return Err(stuck_on_unreadable(is_coded, stuck_message));
-            }
-            Err(InputError { error, .. }) => Box::pin(std::future::ready(Err(error))),
-        };
+        Self::of_generation(run, &RunContinued::of_start(started.clone()), code, codec, at)
+    }
+
+    /// A machine for a generation that begins now. Its future has not been polled.
+    fn of_generation(
+        run: RunId,
+        begin: &RunContinued,
+        code: Arc<dyn ReplayCode>,
+        codec: &Arc<dyn Codec>,
+        at: Timestamp,
+    ) -> Result<Self, Stuck> {
+        let state = Arc::new(RunState::new(run, begin, codec.clone(), at));
+        let future = call_workflow(&state, &begin.started, &*code)?;
         let waker = Waker::from(state.waker.clone());
         Ok(Self {
             future: Some(unconstrained(future)),
@@ -107,38 +89,78 @@ impl Machine {
             waker,
             ended: None,
             result: None,
+            compensating: None,
             unrecorded: None,
             background: None,
+            code,
         })
+    }
+
+    /// A machine without the future of a workflow, for a run that is restored from its history alone.
+    pub(super) fn without_future(state: Arc<RunState>, code: Arc<dyn ReplayCode>) -> Self {
+        let waker = Waker::from(state.waker.clone());
+        Self {
+            future: None,
+            state,
+            waker,
+            ended: None,
+            result: None,
+            compensating: None,
+            unrecorded: None,
+            background: None,
+            code,
+        }
+    }
+
+    /// Replaces the future and the state by those of the next generation.
+    pub(super) fn begin_generation(
+        &mut self,
+        state: Arc<RunState>,
+        started: &RunStarted,
+    ) -> Result<(), Stuck> {
+        let future = call_workflow(&state, started, &*self.code)?;
+        self.waker = Waker::from(state.waker.clone());
+        self.future = Some(unconstrained(future));
+        self.state = state;
+        Ok(())
     }
 
     /// A machine for a run in its state after a whole history. Log lines of the workflow are not logged again.
     pub(crate) fn replay(
         run: RunId,
         history: Vec<TurnRecord>,
-        code: &dyn ReplayCode,
+        code: Arc<dyn ReplayCode>,
         codec: &Arc<dyn Codec>,
     ) -> Result<Self, Stuck> {
+        if is_compensating(&history) {
+            return Self::restore(run, history, code, codec);
+        }
         log_suppression::without_events(|| Self::replay_history(run, history, code, codec))
     }
 
     fn replay_history(
         run: RunId,
         mut history: Vec<TurnRecord>,
-        code: &dyn ReplayCode,
+        code: Arc<dyn ReplayCode>,
         codec: &Arc<dyn Codec>,
     ) -> Result<Self, Stuck> {
         let termination = take_termination_after_part(&mut history);
+        let history = ReplayHistory::of(history).map_err(|problem| {
+            let message = format!("the history of run {run} {problem}");
+            stuck(StuckReason::Unreadable, message)
+        })?;
         let index = HistoryIndex::of(&history);
-        let mut cursor = Cursor::new(history);
-        let Some(Event::RunStarted(started)) = cursor.next() else {
-            let message = format!("the history of run {run} does not begin with `run_started`");
-            return Err(stuck(StuckReason::Unreadable, message));
-        };
-        // The start may be a turn of its own: the workflow was first polled in the turn of its first decision.
-        let first_polled = cursor.next_at().unwrap_or(cursor.at);
-        let mut machine = Self::new(run, &started, code, codec, first_polled)?;
+        let begin_turn = history.turns.first().map_or(0, |turn| turn.seq);
+        let ReplayHistory { begin, begun_at, kept, turns, skips, .. } = history;
+        let mut cursor = Cursor::new(turns, skips);
+        // The start may be a turn of its own: the workflow was first polled in the turn of its first decision. A later
+        // generation is polled in the turn with which it begins.
+        let is_first = begin.generation == 1;
+        let first_polled = cursor.next_at().filter(|_| is_first).unwrap_or(begun_at);
+        let mut machine = Self::of_generation(run, &begin, code, codec, first_polled)?;
         let mut table = machine.state.table.lock();
+        table.hooks.carry(kept.into_iter().filter_map(carried_payload).collect());
+        table.begin_turn = begin_turn;
         table.recorded_ops = index.ops;
         table.history = Some(Box::new(index));
         drop(table);
@@ -148,6 +170,7 @@ impl Machine {
         while let Some(event) = cursor.next() {
             let mut table = machine.state.table.lock();
             table.now = cursor.at;
+            table.place = cursor.place;
             if let Some(history) = &mut table.history {
                 history.delivered();
             }
@@ -183,6 +206,11 @@ impl Machine {
         self.state.table.lock().now = at;
     }
 
+    /// Sets the number of the first event of the turn that is computed next.
+    pub(crate) fn set_first_event(&mut self, number: u64) {
+        self.state.table.lock().place = EventPlace { turn: number, event: number };
+    }
+
     /// Applies one delivery, polls, and appends the event of the delivery and the decisions of the workflow to
     /// `events`. Does nothing when the operation of the delivery is no longer open.
     pub(crate) fn deliver(&mut self, delivery: Delivery, events: &mut Vec<Event>) -> Result<(), Stuck> {
@@ -190,6 +218,7 @@ impl Machine {
             return Ok(());
         }
         let Some(event) = self.event_of(delivery)? else { return Ok(()) };
+        self.state.table.lock().set_event_number(events.len());
         events.push(event.clone());
         self.apply(&event, events)?;
         self.apply_follow_ups(events)
@@ -197,6 +226,11 @@ impl Machine {
 
     /// Polls until the future waits for an operation, and appends the decisions of the workflow to `requested`.
     pub(super) fn poll_until_pending(&mut self, requested: &mut Vec<Event>) -> Result<(), Stuck> {
+        if self.is_compensating() {
+            // There is no future any more that a wake could concern.
+            self.state.waker.close();
+            return Ok(());
+        }
         // A foreign future may be ready by now; polling it would make the run depend on something that is not recorded.
         if self.state.waker.is_foreign() {
             return Err(self.foreign_wake());
@@ -204,6 +238,7 @@ impl Machine {
         if self.finish_if_returned(requested) {
             return Ok(());
         }
+        let mut generations = 0;
         for _ in 0..POLLS_PER_DELIVERY_MAX {
             let polled = self.poll();
             let mut table = self.state.table.lock();
@@ -220,8 +255,11 @@ impl Machine {
             match polled {
                 Poll::Ready(result) => {
                     drop(table);
-                    self.workflow_returned(result, requested);
-                    return Ok(());
+                    if !self.returned(result, requested)? {
+                        return Ok(());
+                    }
+                    generations += 1;
+                    continue;
                 }
                 Poll::Pending if table.ignores_cancel() => {
                     drop(table);
@@ -245,7 +283,7 @@ impl Machine {
                 };
             }
         }
-        Err(self.foreign_await(&format!("it woke itself {POLLS_PER_DELIVERY_MAX} times in a row")))
+        Err(self.polled_too_often(generations))
     }
 
     fn poll(&mut self) -> Result<Poll<Result<Payload, Error>>, Stuck> {
@@ -276,10 +314,11 @@ impl Machine {
                 Some(recorded) if divergence::matches_recorded(&recorded, &requested, was) => {
                     let mut table = self.state.table.lock();
                     table.apply_recorded_request(&recorded);
+                    table.set_loop_turn(&recorded, cursor.place.turn);
                     let location = requested.op().and_then(|op| table.location(op));
                     cursor.report.add_matched(recorded, requested, location, cursor.at);
                 }
-                None if self.accepts_new_requests() => {
+                None if self.accepts_new_requests() && !requested.stays_in_first_part() => {
                     self.unrecorded().events = std::iter::once(requested).chain(remaining).collect();
                     return Ok(());
                 }
@@ -325,10 +364,10 @@ impl Machine {
             (event, location)
         });
         let report = report.render(recorded, requested, table.now);
-        Stuck { message: stuck.message + "\n" + &report, ..stuck }
+        Stuck::new(stuck.reason, stuck.message + "\n" + &report)
     }
 
-    fn foreign_await(&self, what: &str) -> Stuck {
+    pub(super) fn foreign_await(&self, what: &str) -> Stuck {
         let message = format!(
             "run {} awaits something that is not an operation of its context: {what}; \
              {FOREIGN_AWAIT_REMEDY}",
@@ -379,7 +418,8 @@ impl Machine {
 
     /// The deadline of the run; `None` once the run was cancelled or has ended.
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
-        self.state.deadline().filter(|_| self.ended.is_none() && !self.state.is_cancelled())
+        let is_over = || self.ended.is_some() || self.is_compensating() || self.state.is_cancelled();
+        self.state.deadline().filter(|_| !is_over())
     }
 
     /// The headers of the run.
@@ -426,7 +466,7 @@ impl Machine {
 
     /// Takes the outbox of the turn.
     pub(crate) fn take_outbox(&mut self, mut id: impl FnMut() -> MessageId) -> Option<Box<Outbox>> {
-        let PendingOutbox { children, messages, tags, .. } =
+        let PendingOutbox { children, messages, tags, writes, .. } =
             *self.state.table.lock().pending_outbox.take()?;
         let (run, headers) = (self.state.run(), self.state.headers());
         let root = self.state.parent().map_or(run, |parent| parent.root);
@@ -440,6 +480,7 @@ impl Machine {
             children: children.into_iter().map(|child| child.start(run, root, headers)).collect(),
             messages: messages.collect(),
             tags,
+            writes,
         }))
     }
 
@@ -457,133 +498,12 @@ impl Machine {
         timers
     }
 
-    /// The steps that can be attempted now.
-    pub(crate) fn startable(&self) -> BTreeSet<OpNumber> {
-        self.state.table.lock().startable.iter().copied().collect()
-    }
-
-    /// Takes the steps that can be attempted now.
-    pub(crate) fn take_startable(&mut self) -> Vec<StepToAttempt> {
-        let mut table = self.state.table.lock();
-        let startable = std::mem::take(&mut table.startable);
-        startable.into_iter().filter_map(|op| table.start(op)).collect()
-    }
-
-    /// Takes those of the steps to attempt now that are attempted at most once.
-    pub(crate) fn take_startable_once(&mut self, code: &dyn ReplayCode) -> Vec<StepToAttempt> {
-        let mut table = self.state.table.lock();
-        let startable = std::mem::take(&mut table.startable);
-        let (once, others) = startable.into_iter().partition(|op| table.is_startable_once(*op, code));
-        table.startable = others;
-        let once: Vec<_> = once;
-        once.into_iter().filter_map(|op| table.start(op)).collect()
-    }
-
-    /// Whether one of the steps to attempt now is attempted at most once.
-    pub(crate) fn has_startable_once(&self, code: &dyn ReplayCode) -> bool {
-        let table = self.state.table.lock();
-        table.startable.iter().any(|op| table.is_startable_once(*op, code))
-    }
-
-    /// Why the run is stuck when the worker has no code for one of the steps to attempt now.
-    pub(crate) fn missing_step(&self, code: &dyn ReplayCode) -> Option<Stuck> {
-        let table = self.state.table.lock();
-        let missing = table.startable.iter().find_map(|op| match table.ops.get(*op) {
-            Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. })
-                if step.new.call.is_none() && !code.has_step(&step.new.name) =>
-            {
-                Some(step.new.name.clone())
-            }
-            _ => None,
-        })?;
-        let message =
-            format!("step `{missing}` is not registered with this worker; add it to `.register((…))`");
-        Some(stuck(StuckReason::StepNotRegistered, message))
-    }
-
-    /// Why the turn must not be committed: it requests a step that this worker cannot attempt.
-    pub(crate) fn cannot_attempt(&self, code: &dyn ReplayCode) -> Option<Stuck> {
-        self.missing_step(code).or_else(|| self.unreadable_once(code))
-    }
-
-    /// Why the run is stuck when the code of an at-most-once step cannot decode the step's input. This must be found
-    /// before the request is committed: afterwards another worker could not know that the step was not attempted.
-    fn unreadable_once(&self, code: &dyn ReplayCode) -> Option<Stuck> {
-        if self.state.rules() < 2 {
-            return None;
-        }
-        let table = self.state.table.lock();
-        let inputs = table.startable.iter().filter_map(|op| match table.ops.get(*op) {
-            Some(Op { kind: OpKind::Step(step), .. }) if table.is_startable_once(*op, code) => {
-                let can_read = code.can_read_input(&step.new.name).filter(|_| step.new.call.is_none())?;
-                Some((step.new.name.clone(), can_read, step.input.clone()?.ok()?))
-            }
-            _ => None,
-        });
-        let inputs: Vec<_> = inputs.collect();
-        drop(table);
-        let codec = &**self.state.codec();
-        inputs.into_iter().find_map(|(name, can_read, input)| {
-            // If decoding panics, the attempt reports it.
-            let error = catch_unwind(AssertUnwindSafe(|| can_read(&input, codec))).ok()?.err()?;
-            let message = format!("the input of step `{name}` does not fit: {error}");
-            Some(stuck_on_unreadable(error.is_coded(), message))
-        })
-    }
-
-    /// Whether a failed attempt at this step may be followed by another one at `at`. A step that the workflow has
-    /// cancelled may not, a shielded step always may, and others may not after a cancel or the deadline.
-    pub(crate) fn may_retry(&self, op: OpNumber, at: Timestamp) -> bool {
-        let table = self.state.table.lock();
-        if table.is_cancelled(op) {
-            return false;
-        }
-        let is_shielded = table.is_shielded(op);
-        drop(table);
-        if is_shielded {
-            return true;
-        }
-        if self.deadline_before(op, at).is_some() {
-            return false;
-        }
-        self.state.table.lock().cancelled_at.is_none_or(|before| op.0 >= before)
-    }
-
-    /// The deadline of the run, when another attempt at this step at `at` would be after it.
-    pub(crate) fn deadline_before(&self, op: OpNumber, at: Timestamp) -> Option<Timestamp> {
-        let deadline = self.deadline().filter(|deadline| at >= *deadline)?;
-        (!self.state.table.lock().is_shielded(op)).then_some(deadline)
-    }
-
-    /// Marks no step as being attempted, because the worker releases the run.
-    pub(crate) fn forget_attempts(&mut self) {
-        self.state.table.lock().forget_attempts();
-    }
-
-    /// Marks a step as not being attempted: its attempt was prevented from beginning.
-    pub(crate) fn withhold_attempt(&mut self, op: OpNumber) {
-        if let Some(Op { kind: OpKind::Step(step), .. }) = self.state.table.lock().ops.get_mut(op) {
-            step.attempting = false;
-        }
-    }
-
-    /// Sets which steps are being attempted. A replayed machine does not know this from its history.
-    pub(crate) fn set_attempting(&mut self, ops: &BTreeSet<OpNumber>) {
-        let mut table = self.state.table.lock();
-        for op in ops {
-            if let Some(Op { kind: OpKind::Step(step), .. }) = table.ops.get_mut(*op) {
-                step.attempting = true;
-            }
-        }
-        // The end of a pause is not recorded: a step that is being attempted is no longer paused.
-        for op in ops {
-            table.end_pause(*op);
-        }
-    }
-
     /// The waits of the run, as its row shows them.
     pub(crate) fn waits(&self) -> Vec<Wait> {
         let table = self.state.table.lock();
+        if self.is_compensating() {
+            return table.waits_of_compensations();
+        }
         if self.result.is_some() { table.awaited_children().collect() } else { table.waits() }
     }
 
@@ -591,13 +511,23 @@ impl Machine {
     #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn all_waits(&self) -> Vec<Wait> {
         let table = self.state.table.lock();
+        if self.is_compensating() {
+            return table.waits_of_compensations();
+        }
         if self.result.is_some() { table.awaited_children().collect() } else { table.all_waits().collect() }
     }
 
     /// Everything that two replays of one history must agree on, as text.
     pub(crate) fn summary(&self) -> String {
+        if let Some(compensating) = &self.compensating {
+            return format!("{compensating:?}\n{}", self.state.table.lock().summary_of_compensations());
+        }
         let returned = if self.result.is_some() { "returned\n" } else { "" };
-        format!("{returned}{}", self.state.table.lock().summary())
+        let generation = match self.state.generation() {
+            1 => String::new(),
+            later => format!("generation {later}\n"),
+        };
+        format!("{returned}{generation}{}", self.state.table.lock().summary())
     }
 }
 
@@ -639,7 +569,7 @@ impl std::fmt::Debug for Machine {
 }
 
 pub(super) fn stuck(reason: StuckReason, message: impl Into<String>) -> Stuck {
-    Stuck { reason, message: message.into(), build: String::new() }
+    Stuck::new(reason, message)
 }
 
 pub(super) fn panicked(panic: &(dyn Any + Send)) -> Stuck {

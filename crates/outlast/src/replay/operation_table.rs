@@ -11,16 +11,17 @@ use std::time::Duration;
 
 use outlast_core::limits::OPEN_OPERATIONS_MAX;
 use outlast_core::{
-    Event, Failure, FailureKind, OpNumber, Payload, Queued, RunId, RunStarted, Stuck, Tags, Timestamp,
+    Event, EventPlace, Failure, FailureKind, OpNumber, Payload, Queued, RunContinued, RunId, Stuck, Tags,
+    Timestamp,
 };
 
 use super::cancel::{REFUSED, Refusals};
-use super::children::{ChildOp, Children, PendingOutbox};
-use super::code::ReplayCode;
+use super::children::{ChildOp, Children, PendingOutbox, carried_child};
 use super::history_index::HistoryIndex;
 use super::hooks::{Arrival, ArrivedPayload, CanRead, Hooks};
-use super::machine::StepToAttempt;
+use super::iteration::Loops;
 use super::operation_map::OperationMap;
+use super::saga::Ledger;
 use super::state::NewStep;
 
 /// The operations of a run, and everything else that the lock of its state protects.
@@ -36,6 +37,8 @@ pub(super) struct OperationTable {
     pub(super) ops: OperationMap,
     pub(super) next_op: u64,
     pub(super) now: Timestamp,
+    /// The place in the history of the delivery that is applied.
+    pub(super) place: EventPlace,
     pub(super) random: u64,
     /// The number of the next operation when the cancel was delivered.
     pub(super) cancelled_at: Option<u64>,
@@ -48,7 +51,7 @@ pub(super) struct OperationTable {
     /// The history that is being replayed; `None` in a live run.
     pub(super) history: Option<Box<HistoryIndex>>,
     /// The result of `patched` for each name.
-    pub(super) patches: BTreeMap<Arc<str>, bool>,
+    pub(super) patches: BTreeMap<Arc<str>, PatchAnswer>,
     /// Whether the engine is dropping the future: nothing that the future does counts any more.
     pub(super) is_closed: bool,
     /// Wakers to call when the lock is released.
@@ -74,8 +77,20 @@ pub(super) struct OperationTable {
     pub(super) tags: Tags,
     /// How often the workflow has set tags.
     pub(super) tags_set_count: u64,
+    /// How often the workflow has written to a stream or published a state.
+    pub(super) writes_count: u64,
     /// The tags that the last replay has set; from rules 2 on.
     pub(super) replayed_tags: Tags,
+    /// The registered compensations; `None` in most runs.
+    pub(super) compensations: Option<Box<Ledger>>,
+    /// The loops of the run; `None` in most runs.
+    pub(super) loops: Option<Box<Loops>>,
+    /// The first event of the turn with which the generation began.
+    pub(super) begin_turn: u64,
+    /// Those of earlier generations that are not deleted.
+    pub(super) previous: Vec<u64>,
+    /// Dropped operations that have ended. They may contain values of the user, so they are dropped outside the lock.
+    pub(super) discarded: Vec<Op>,
     /// The outbox of the next commit; `None` for most commits.
     pub(super) pending_outbox: Option<Box<PendingOutbox>>,
     /// Set when the code awaits a value that it cannot decode: the run is stuck.
@@ -90,6 +105,21 @@ enum Decision {
     Dropped(Event),
     /// A recorded value or patch. It is kept even if the run ends in the same poll.
     Recorded(Event),
+}
+
+/// The result of `patched` for a name.
+#[derive(Clone, Copy)]
+pub(super) struct PatchAnswer {
+    /// Whether the run takes the new branch.
+    pub(super) is_new: bool,
+    /// The number of the next operation when the code asked first.
+    pub(super) next_op: u64,
+}
+
+impl std::fmt::Debug for PatchAnswer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.is_new.fmt(f)
+    }
 }
 
 /// A location in the source code of the workflow.
@@ -115,8 +145,10 @@ pub(super) struct Op {
     pub(super) is_shielded: bool,
     /// Whether the workflow has cancelled it.
     pub(super) is_cancelled: bool,
+    /// Whether the workflow has dropped its handle, but its end is awaited: see [`saga`](super::saga).
+    pub(super) is_dropped: bool,
     /// Where the workflow created it.
-    location: SourceLocation,
+    pub(super) location: SourceLocation,
     pub(super) waker: Option<Waker>,
 }
 
@@ -147,6 +179,16 @@ pub(super) enum OpKind {
         taken: Option<Box<Arrival>>,
     },
     Child(Box<ChildOp>),
+}
+
+impl OpKind {
+    /// The arrival of the payload that a hook has taken.
+    pub(super) fn arrival(&self) -> Option<&Arrival> {
+        match self {
+            Self::Hook { taken, .. } => taken.as_deref(),
+            _ => None,
+        }
+    }
 }
 
 /// When a timer fires.
@@ -185,20 +227,23 @@ pub(super) struct StepOp {
     pub(super) attempting: bool,
     /// The run in a queue that executes the step, once it is requested; this worker does not attempt it.
     pub(super) queued: Option<Box<Queued>>,
+    /// The registration of the compensation that the step carries out.
+    pub(super) compensates: Option<OpNumber>,
 }
 
 impl OperationTable {
-    pub(super) fn new(run: RunId, started: &RunStarted, now: Timestamp) -> Self {
-        let bits = run.bits();
+    pub(super) fn new(run: RunId, begin: &RunContinued, now: Timestamp) -> Self {
+        let started = &begin.started;
         Self {
             run,
             workflow: started.workflow.clone(),
             rules: started.rules,
             priority: started.priority,
             ops: OperationMap::default(),
-            next_op: 0,
+            next_op: begin.next_op.0,
             now,
-            random: (bits >> 64) as u64 ^ bits as u64,
+            place: EventPlace::default(),
+            random: random_seed(run, begin.next_op),
             cancelled_at: None,
             refusals: None,
             maybe_attempted: BTreeSet::new(),
@@ -215,14 +260,25 @@ impl OperationTable {
             due: BTreeSet::new(),
             decisions: Vec::new(),
             hooks: Hooks::default(),
-            children: Children::new(),
+            children: begin.children.iter().map(carried_child).collect(),
             tags: started.tags.clone(),
             tags_set_count: 0,
+            writes_count: 0,
             replayed_tags: Tags::new(),
+            compensations: None,
+            loops: None,
+            begin_turn: 0,
+            previous: begin.previous.clone(),
+            discarded: Vec::new(),
             pending_outbox: None,
             unreadable: None,
             misused: None,
         }
+    }
+
+    /// Sets the number of the event that is applied next: `index` events of its turn precede it.
+    pub(super) fn set_event_number(&mut self, index: usize) {
+        self.place.event = self.place.turn + index as u64;
     }
 
     /// Assigns a number to a value that is to be recorded, and looks it up in the history.
@@ -271,13 +327,19 @@ impl OperationTable {
                 true
             }
         };
-        self.patches.insert(name, answer);
+        self.set_patch(name, answer);
         answer
+    }
+
+    /// Sets the result for a patch.
+    pub(super) fn set_patch(&mut self, name: Arc<str>, is_new: bool) {
+        let next_op = self.next_op;
+        self.patches.entry(name).or_insert(PatchAnswer { is_new, next_op });
     }
 
     /// The earlier result for this patch, if there is one.
     pub(super) fn patch_answer(&self, name: &str) -> Option<bool> {
-        self.patches.get(name).copied()
+        self.patches.get(name).map(|answer| answer.is_new)
     }
 
     /// Whether the code requested a value that its history does not contain.
@@ -297,7 +359,7 @@ impl OperationTable {
 
     /// Counters that change whenever the context is used. A closure of `ctx.record` must leave them unchanged.
     pub(super) fn side_effect_counters(&self) -> (u64, u64, usize, u64) {
-        (self.next_op, self.random, self.decisions.len(), self.tags_set_count)
+        (self.next_op, self.random, self.decisions.len(), self.tags_set_count + self.writes_count)
     }
 
     /// Where the workflow created an operation, if that is known.
@@ -328,9 +390,10 @@ impl OperationTable {
             }
         };
         let location = Location::caller();
-        let (is_requested, is_cancelled) = (false, false);
-        self.ops
-            .insert(op, Op { phase, kind, is_requested, is_shielded, is_cancelled, location, waker: None });
+        let (is_requested, is_cancelled, is_dropped, waker) = (false, false, false, None);
+        let created =
+            Op { phase, kind, is_requested, is_shielded, is_cancelled, is_dropped, location, waker };
+        self.ops.insert(op, created);
         op
     }
 
@@ -362,6 +425,9 @@ impl OperationTable {
 
     /// Removes an operation whose handle the workflow has dropped.
     pub(super) fn drop_operation(&mut self, op: OpNumber) -> Option<Op> {
+        if self.keep_dropped_step(op) {
+            return None;
+        }
         if self.is_open(op) {
             self.remove_from_indexes(op);
         }
@@ -378,6 +444,7 @@ impl OperationTable {
             }
             (Phase::Open, OpKind::Timer { .. }) => self.dropped(Event::TimerCancelled { op }),
             (Phase::Open, OpKind::Hook { .. }) => self.dropped(Event::HookClosed { op }),
+            (Phase::Open, OpKind::Child(child)) if child.is_carried => {}
             (Phase::Open, OpKind::Child(child)) => {
                 if child.is_cancelled_on_drop && !slot.is_cancelled {
                     self.cancel_by_workflow(op, child.run);
@@ -428,8 +495,23 @@ impl OperationTable {
         }));
     }
 
+    /// Takes the decisions of the poll in which the workflow returned an error, before its compensations run: what it
+    /// dropped and recorded. What it created in that poll is discarded.
+    pub(super) fn take_decisions_before_compensating(&mut self, requested: &mut Vec<Event>) {
+        requested.extend(self.decisions.drain(..).filter_map(|decision| match decision {
+            Decision::Recorded(event) | Decision::Dropped(event) => Some(event),
+            Decision::Created(_) => None,
+        }));
+    }
+
     /// Requests a created operation, and returns the event of the request.
-    fn request(&mut self, op: OpNumber) -> Option<Event> {
+    pub(super) fn request(&mut self, op: OpNumber) -> Option<Event> {
+        let event = self.request_created(op)?;
+        self.note_event(&event);
+        Some(event)
+    }
+
+    fn request_created(&mut self, op: OpNumber) -> Option<Event> {
         let now = self.now;
         let slot = self.ops.get_mut(op).filter(|slot| matches!(slot.phase, Phase::Created))?;
         slot.phase = Phase::Open;
@@ -451,7 +533,7 @@ impl OperationTable {
                 }
                 self.active += 1;
                 self.startable.push(op);
-                Event::StepStarted { op, name: step.new.name.clone(), input, queued: None }
+                step.started(op, input, None)
             }
             OpKind::Timer { due, started_at, fire_at } => {
                 *started_at = now;
@@ -476,7 +558,11 @@ impl OperationTable {
         match event {
             Event::ChildStarted(child) => return self.apply_recorded_child(child),
             Event::StepStarted { op, input, queued, .. } => {
-                return self.apply_recorded_step(*op, input, queued.as_deref());
+                self.note_event(event);
+                return self.apply_recorded_step(*op, Some(input), queued.as_deref());
+            }
+            Event::CompensationStarted { op, queued, .. } => {
+                return self.apply_recorded_step(*op, None, queued.as_deref());
             }
             Event::TagsSet { tags, .. } => return self.tags.extend(tags.clone()),
             _ => {}
@@ -516,6 +602,7 @@ impl OperationTable {
             }
             self.wakers.extend(slot.waker.take());
         }
+        self.discard_if_dropped(op);
         true
     }
 
@@ -562,62 +649,6 @@ impl OperationTable {
         }
     }
 
-    /// Whether an operation is an open step that is not paused between two attempts.
-    pub(super) fn is_startable(&self, op: OpNumber) -> bool {
-        matches!(self.ops.get(op), Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) if step.retry_at.is_none())
-    }
-
-    /// Whether an operation is an open at-most-once step that is not being attempted.
-    pub(super) fn is_startable_once(&self, op: OpNumber, code: &dyn ReplayCode) -> bool {
-        matches!(self.ops.get(op), Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. })
-            if !step.attempting && code.is_at_most_once(&step.new.name, &step.new.policy))
-    }
-
-    /// The steps that were paused between two attempts at `at`. A step whose pause has ended since then is included
-    /// until it is attempted.
-    pub(super) fn pauses(&self, at: Timestamp) -> Vec<OpNumber> {
-        let is_paused = |step: &StepOp| {
-            step.retry_at.is_some() || (!step.attempting && step.paused_until.is_some_and(|until| until > at))
-        };
-        let paused = self.ops.iter().filter(|(_, slot)| {
-            matches!((&slot.phase, &slot.kind), (Phase::Open, OpKind::Step(step)) if is_paused(step))
-        });
-        paused.map(|(op, _)| op).collect()
-    }
-
-    /// Marks all steps as not being attempted.
-    pub(super) fn forget_attempts(&mut self) {
-        for slot in self.ops.iter_mut() {
-            if let OpKind::Step(step) = &mut slot.kind {
-                step.attempting = false;
-            }
-        }
-    }
-
-    /// Marks a step as being attempted, and returns it for the worker.
-    pub(super) fn start(&mut self, op: OpNumber) -> Option<StepToAttempt> {
-        let Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) = self.ops.get_mut(op) else {
-            return None;
-        };
-        let Some(Ok(input)) = &step.input else { return None };
-        if step.retry_at.is_some() || std::mem::replace(&mut step.attempting, true) {
-            return None;
-        }
-        step.paused_until = None;
-        Some(StepToAttempt {
-            op,
-            name: step.new.name.clone(),
-            input: input.clone(),
-            policy: step.new.policy,
-            attempt: step.failed + 1,
-            details: step.details.clone(),
-            // From rules 2 on only shielded steps are attempted after a cancel.
-            is_cancelled: self.rules < 2 && self.cancelled_at.is_some_and(|before| op.0 < before),
-            begins_after_cancel: self.rules < 2,
-            call: step.new.call.clone(),
-        })
-    }
-
     pub(super) fn is_step(&self, op: OpNumber) -> bool {
         matches!(self.ops.get(op), Some(Op { kind: OpKind::Step(_), .. }))
     }
@@ -627,7 +658,7 @@ impl OperationTable {
     }
 
     /// Removes an operation that is no longer open from all indexes.
-    fn remove_from_indexes(&mut self, op: OpNumber) {
+    pub(super) fn remove_from_indexes(&mut self, op: OpNumber) {
         let Some(slot) = self.ops.get(op) else { return };
         self.open -= 1;
         match &slot.kind {
@@ -650,4 +681,12 @@ impl OperationTable {
             }
         }
     }
+}
+
+/// The seed of a generation's random numbers: from the id of the run, and from the number of its first operation, so
+/// that no two generations have the same sequence.
+pub(super) fn random_seed(run: RunId, first_op: OpNumber) -> u64 {
+    let bits = run.bits();
+    let seed = (bits >> 64) as u64 ^ bits as u64;
+    seed ^ first_op.0.wrapping_mul(0xd6e8_feb8_6659_fd93)
 }

@@ -11,11 +11,35 @@ use outlast_core::{
 
 use super::children::{OpenChild, PendingChild};
 use super::operation_table::{Op, OpKind, OperationTable, Phase, StepOp};
+use super::state::NewStep;
 
 /// The version of the workflows whose runs are queued steps.
 pub(crate) const QUEUED_VERSION: u32 = 1;
 
 impl StepOp {
+    /// A step that was not requested yet.
+    pub(super) fn new(new: NewStep, input: Option<Result<Payload, Failure>>) -> Self {
+        Self {
+            new,
+            input,
+            failed: 0,
+            details: None,
+            retry_at: None,
+            paused_until: None,
+            attempting: false,
+            queued: None,
+            compensates: None,
+        }
+    }
+
+    /// The event of its request.
+    pub(super) fn started(&self, op: OpNumber, input: Payload, queued: Option<Box<Queued>>) -> Event {
+        match self.compensates {
+            Some(of) => Event::CompensationStarted { op, of, queued },
+            None => Event::StepStarted { op, name: self.new.name.clone(), input, queued },
+        }
+    }
+
     /// The wait of the step, if it is queued or paused between two attempts.
     pub(super) fn wait(&self, op: u64) -> Option<Wait> {
         let name = || self.new.name.to_string();
@@ -37,6 +61,7 @@ impl OperationTable {
         };
         let is_shielded = *is_shielded;
         let (name, policy) = (step.new.name.clone(), step.new.policy);
+        let compensates = step.compensates;
         let queue = step.new.queue.clone().or_else(|| policy.queue.map(Into::into));
         if queue.is_none() {
             self.invalid_requests.push((op, without_queue(&name)));
@@ -53,19 +78,30 @@ impl OperationTable {
             let started = child_started(op, &queued, &name, input.clone());
             let requester = Requester { workflow: self.workflow.clone(), tags: self.tags.clone() };
             let (policy, requester) = (queued_policy(policy), Some(Box::new(requester)));
-            let pending = PendingChild { started, key: None, awaits: true, policy, requester };
+            let pending = PendingChild { started, key: None, awaits: true, policy, requester, options: None };
             self.pending_outbox().children.push(pending);
         }
-        Some(Event::StepStarted { op, name, input, queued: Some(Box::new(queued)) })
+        let queued = Some(Box::new(queued));
+        Some(match compensates {
+            Some(of) => Event::CompensationStarted { op, of, queued },
+            None => Event::StepStarted { op, name, input, queued },
+        })
     }
 
     /// Replaces the input and the queue of a step with the recorded ones, which are authoritative even if the code has
-    /// changed.
-    pub(super) fn apply_recorded_step(&mut self, op: OpNumber, input: &Payload, recorded: Option<&Queued>) {
+    /// changed. The input of a compensation is not recorded.
+    pub(super) fn apply_recorded_step(
+        &mut self,
+        op: OpNumber,
+        input: Option<&Payload>,
+        recorded: Option<&Queued>,
+    ) {
         let Some(Op { phase, kind: OpKind::Step(step), is_shielded, .. }) = self.ops.get_mut(op) else {
             return;
         };
-        step.input = Some(Ok(input.clone()));
+        if let Some(input) = input {
+            step.input = Some(Ok(input.clone()));
+        }
         if step.queued.is_none() && recorded.is_none() || !matches!(phase, Phase::Open) {
             return;
         }
@@ -136,7 +172,7 @@ impl OperationTable {
     }
 }
 
-fn open_child(queued: &Queued, step: &str, is_shielded: bool) -> OpenChild {
+pub(super) fn open_child(queued: &Queued, step: &str, is_shielded: bool) -> OpenChild {
     let (run, workflow) = (queued.run, workflow_of_step(step));
     OpenChild { run, workflow, on_parent_end: ParentEnd::Cancel, is_step: true, is_shielded }
 }

@@ -65,18 +65,28 @@ impl Machine {
 
     /// Handles the result of the workflow. A run with children that it must wait for ends when they have ended.
     pub(super) fn workflow_returned(&mut self, result: Result<Payload, Error>, requested: &mut Vec<Event>) {
+        let has_unsettled = self.state.table.lock().has_unsettled_compensations();
+        let result = match result {
+            Err(error) if has_unsettled => return self.compensate_after_return(error, requested),
+            result => result,
+        };
         if !self.state.table.lock().has_awaited_children() {
             self.state.table.lock().take_final_decisions(requested);
             return self.finish(result, requested);
         }
-        // Drop the future now: the operations that it still holds are dropped like any others.
+        self.drop_returned_future();
+        self.state.table.lock().take_decisions(requested);
+        self.result = Some(result);
+    }
+
+    /// Drops the future of a workflow that has returned: the operations that it still holds are dropped like any
+    /// others.
+    pub(super) fn drop_returned_future(&mut self) {
         self.state.waker.enter();
         let state = self.state.clone();
         let _ = polling::workflow(&state, || self.drop_future());
         self.state.waker.leave();
         self.state.waker.take_woken();
-        self.state.table.lock().take_decisions(requested);
-        self.result = Some(result);
     }
 
     /// Ends a run whose workflow has returned, unless it still waits for children. Returns whether the workflow has
@@ -92,16 +102,19 @@ impl Machine {
     }
 
     fn finish(&mut self, result: Result<Payload, Error>, requested: &mut Vec<Event>) {
-        let is_cancelled = self.state.is_cancelled();
         let event = match result {
             Ok(output) => Event::RunCompleted { output },
-            Err(error) if is_cancelled => Event::RunCancelled { failure: error.into_failure() },
-            Err(error) => Event::RunFailed { failure: error.into_failure() },
+            Err(error) => final_event(self.status_of_error(), error.into_failure()),
         };
         self.end("has ended", event, requested);
     }
 
-    fn end(&mut self, how: &str, event: Event, requested: &mut Vec<Event>) {
+    /// The status of a run whose workflow returned an error.
+    pub(super) fn status_of_error(&self) -> Status {
+        if self.state.is_cancelled() { Status::Cancelled } else { Status::Failed }
+    }
+
+    pub(super) fn end(&mut self, how: &str, event: Event, requested: &mut Vec<Event>) {
         self.close(how, Status::of_final(&event));
         requested.push(event);
     }
@@ -109,6 +122,10 @@ impl Machine {
     /// Ends the run without its code.
     pub(super) fn terminate(&mut self, how: &str) {
         self.result = None;
+        if self.is_compensating() {
+            // The table is closed to the workflow. The runs of queued compensations must be terminated.
+            self.state.table.lock().is_closed = false;
+        }
         self.close(&format!("was {how}"), Some(Status::Cancelled));
     }
 
@@ -133,8 +150,8 @@ impl Machine {
 
     /// Ends a run whose history exceeds the limit even after it was cancelled for that reason.
     pub(crate) fn fail_at_history_limit(&mut self, requested: &mut Vec<Event>) {
-        if self.result.is_some() {
-            // The workflow has returned; the run only waits for children.
+        if self.result.is_some() || self.is_compensating() {
+            // The workflow has returned; the run only waits for children or compensates.
             return;
         }
         let events = HISTORY_EVENTS_MAX + HISTORY_ROOM_EVENTS;
@@ -148,6 +165,18 @@ impl Machine {
     fn fail(&mut self, message: String, requested: &mut Vec<Event>) {
         self.result = None;
         let failure = Failure::new(FailureKind::Limit, message);
+        if self.state.table.lock().has_unsettled_compensations() {
+            requested.push(Event::RunCompensating { ends_as: Status::Failed, failure: failure.clone() });
+            return self.begin_compensating(Status::Failed, failure);
+        }
         self.end("has failed", Event::RunFailed { failure }, requested);
+    }
+}
+
+/// The event with which a run ends that did not complete.
+pub(super) fn final_event(status: Status, failure: Failure) -> Event {
+    match status {
+        Status::Cancelled => Event::RunCancelled { failure },
+        _ => Event::RunFailed { failure },
     }
 }

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use outlast_core::duration::InvalidDuration;
 use outlast_core::limits::NAME_BYTES_MAX;
-use outlast_core::queue::{check_priority, check_queue, default_queue, step_of_workflow};
+use outlast_core::queue::{check_name, check_priority, check_queue, default_queue, step_of_workflow};
 use outlast_core::refusal::check_tags;
 use outlast_core::{
     Codec, Event, Failure, FailureKind, Headers, OpNumber, Parent, ParentEnd, Payload, Policy, Requester,
-    RunId, RunStarted, Stuck, Tags, Timestamp,
+    RunContinued, RunId, RunStarted, Stuck, Tags, Timestamp,
 };
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
@@ -25,6 +25,7 @@ use super::children::ChildOp;
 use super::handle::OpHandle;
 use super::hooks::{Arrival, CanRead};
 use super::misuse::OUTSIDE_TURN;
+use super::names::{hook_problem, name_problem, step_problem};
 use super::operation_table::{FireTime, Op, OpKind, OperationTable, Phase, Recording, StepOp};
 use super::waker::RunWaker;
 use crate::authoring::registry::StepCall;
@@ -33,9 +34,12 @@ use crate::error::{Error, kind_of_payload, stuck_on_unreadable};
 /// The state that the future of one run and the engine share.
 pub(crate) struct RunState {
     run: RunId,
+    generation: u64,
     workflow: Arc<str>,
     version: u32,
     rules: u32,
+    queue: Arc<str>,
+    key: Option<Box<str>>,
     headers: Arc<Headers>,
     parent: Option<Parent>,
     deadline: Option<Timestamp>,
@@ -72,10 +76,14 @@ pub(crate) struct NewChildRun<'a> {
 }
 
 impl RunState {
-    pub(crate) fn new(run: RunId, started: &RunStarted, codec: Arc<dyn Codec>, now: Timestamp) -> Self {
-        let table = OperationTable::new(run, started, now);
+    pub(crate) fn new(run: RunId, begin: &RunContinued, codec: Arc<dyn Codec>, now: Timestamp) -> Self {
+        let table = OperationTable::new(run, begin, now);
+        let started = &begin.started;
         Self {
             run,
+            generation: begin.generation,
+            queue: started.queue.clone(),
+            key: started.key.as_deref().map(Into::into),
             rules: started.rules,
             workflow: started.workflow.clone(),
             version: started.version,
@@ -94,8 +102,33 @@ impl RunState {
         self.run
     }
 
+    /// The generation of the run, from 1.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
     pub(crate) fn workflow(&self) -> &str {
         &self.workflow
+    }
+
+    /// The start of the run as its next generation begins with it.
+    pub(super) fn next_start(&self, input: Payload, version: Option<u32>) -> RunStarted {
+        let table = self.table.lock();
+        RunStarted {
+            workflow: self.workflow.clone(),
+            version: version.unwrap_or(self.version),
+            rules: self.rules,
+            queue: self.queue.clone(),
+            priority: table.priority,
+            key: self.key.as_deref().map(Into::into),
+            input,
+            headers: (*self.headers).clone(),
+            tags: table.tags.clone(),
+            parent: self.parent,
+            deadline: self.deadline,
+            policy: self.policy.clone(),
+            requester: self.requester.clone(),
+        }
     }
 
     pub(crate) fn version(&self) -> u32 {
@@ -105,6 +138,11 @@ impl RunState {
     /// The version of the engine's semantics that the run was started with.
     pub(crate) fn rules(&self) -> u32 {
         self.rules
+    }
+
+    /// The key of the start.
+    pub(crate) fn key(&self) -> Option<&str> {
+        self.key.as_deref()
     }
 
     pub(crate) fn headers(&self) -> &Arc<Headers> {
@@ -200,18 +238,9 @@ impl RunState {
         if self.is_outside_turn(|| format!("it requested step `{}`", new.name)) {
             return OpHandle::new(self.clone(), OUTSIDE_TURN);
         }
-        let problem = name_problem("step", &new.name);
+        let problem = step_problem(&new);
         let mut table = self.table.lock();
-        let step = Box::new(StepOp {
-            new,
-            input,
-            failed: 0,
-            details: None,
-            retry_at: None,
-            paused_until: None,
-            attempting: false,
-            queued: None,
-        });
+        let step = Box::new(StepOp::new(new, input));
         let op = table.create(OpKind::Step(step), problem, is_shielded);
         OpHandle::new(self.clone(), op)
     }
@@ -325,7 +354,7 @@ impl RunState {
             return OpHandle::new(self.clone(), OUTSIDE_TURN);
         }
         let kind = OpKind::Hook { name: name.into(), timeout: None, timeout_at: None, can_read, taken: None };
-        let op = self.table.lock().create(kind, name_problem("hook", name), is_shielded);
+        let op = self.table.lock().create(kind, hook_problem(&self.workflow, name), is_shielded);
         OpHandle::new(self.clone(), op)
     }
 
@@ -368,6 +397,8 @@ impl RunState {
             on_parent_end: ParentEnd::Cancel,
             is_detached: false,
             is_cancelled_on_drop: false,
+            options: None,
+            is_carried: false,
         });
         let op = table.create(OpKind::Child(child), problem, is_shielded);
         OpHandle::new(self.clone(), op)
@@ -396,7 +427,8 @@ impl RunState {
     /// Sets the queue of a step or a child.
     pub(crate) fn set_queue(&self, op: OpNumber, queue: &str) {
         if let Err(reason) = check_queue(queue) {
-            let kind = if queue.is_empty() { FailureKind::Invalid } else { FailureKind::Limit };
+            let is_too_long = queue.len() > NAME_BYTES_MAX;
+            let kind = if is_too_long { FailureKind::Limit } else { FailureKind::Invalid };
             return self.fail_before_request(op, Failure::new(kind, reason));
         }
         let mut is_call = None;
@@ -431,7 +463,7 @@ impl RunState {
         });
     }
 
-    fn edit_child(&self, op: OpNumber, edit: impl FnOnce(&mut ChildOp)) {
+    pub(super) fn edit_child(&self, op: OpNumber, edit: impl FnOnce(&mut ChildOp)) {
         self.edit(op, |kind| {
             if let OpKind::Child(child) = kind {
                 edit(child);
@@ -460,6 +492,7 @@ impl RunState {
         }
         let has_event = table.rules < 2;
         table.next_op += u64::from(has_event);
+        check_name("tag", name).map_err(Error::invalid)?;
         let mut all = table.tags.clone();
         all.insert(name.into(), value.into());
         check_tags(&all).map_err(|message| Error::of_failure(Failure::new(FailureKind::Limit, message)))?;
@@ -500,12 +533,16 @@ impl RunState {
 
     /// Makes an operation fail that has not been requested yet.
     pub(crate) fn fail_before_request(&self, op: OpNumber, failure: Failure) {
-        // Panics when the operation was already requested.
-        self.edit(op, |_| {});
+        self.assert_not_requested(op);
         let mut table = self.table.lock();
         if let Some(slot) = table.ops.get_mut(op).filter(|slot| matches!(slot.phase, Phase::Created)) {
             slot.phase = Phase::Ended(Err(failure));
         }
+    }
+
+    /// Panics when an operation was already requested.
+    pub(super) fn assert_not_requested(&self, op: OpNumber) {
+        self.edit(op, |_| {});
     }
 
     fn edit(&self, op: OpNumber, edit: impl FnOnce(&mut OpKind)) {
@@ -605,7 +642,7 @@ impl RunState {
         self.table.lock().is_closed = true;
     }
 
-    fn encode<I: Serialize>(&self, input: &I) -> Result<Payload, Failure> {
+    pub(crate) fn encode<I: Serialize>(&self, input: &I) -> Result<Payload, Failure> {
         self.apply_codec(self.to_json(input)?)
     }
 
@@ -625,13 +662,15 @@ impl fmt::Debug for RunState {
 }
 
 /// The error of a call outside of the run's turn that has no handle which could stay pending.
-const OUTSIDE_TURN_PANIC: &str =
+pub(super) const OUTSIDE_TURN_PANIC: &str =
     "`ctx` was used outside of the workflow's own code; `client.explain(run)` shows where";
 
 /// Calls the wakers that the table has collected, outside its lock: a waker may run code of the user.
 pub(super) fn wake_all(mut table: MutexGuard<'_, OperationTable>) {
     let wakers = std::mem::take(&mut table.wakers);
+    let discarded = std::mem::take(&mut table.discarded);
     drop(table);
+    drop(discarded);
     for waker in wakers {
         waker.wake();
     }
@@ -642,19 +681,4 @@ fn written_in_place(step: &str) -> String {
         "step `{step}` is written in place, so other workers do not have its code and it cannot be queued; \
          make it a function with `#[step]`"
     )
-}
-
-/// The failure of an operation whose name is not valid.
-fn name_problem(what: &str, name: &str) -> Option<Failure> {
-    if name.is_empty() {
-        return Some(Failure::new(FailureKind::Invalid, format!("a {what} needs a name")));
-    }
-    (name.len() > NAME_BYTES_MAX).then(|| {
-        let message = format!(
-            "the name of {what} `{}…` has {} bytes, the limit is {NAME_BYTES_MAX}; shorten it",
-            name.chars().take(20).collect::<String>(),
-            name.len()
-        );
-        Failure::new(FailureKind::Limit, message)
-    })
 }

@@ -29,6 +29,9 @@ impl OperationTable {
         if !shielded.is_empty() {
             let _ = writeln!(text, "shielded {shielded:?}");
         }
+        if let Some(ledger) = &self.compensations {
+            let _ = writeln!(text, "compensations {:?}", ledger.compensations);
+        }
         if !self.tags.is_empty() {
             let _ = writeln!(text, "tags {:?}", self.tags);
         }
@@ -41,6 +44,23 @@ impl OperationTable {
             let _ = writeln!(text, "patches {:?}", self.patches);
         }
         self.hooks.summarize(&mut text);
+        text
+    }
+
+    /// As [`summary`](Self::summary), for a run that compensates: everything that its history determines.
+    pub(super) fn summary_of_compensations(&self) -> String {
+        let mut text = format!("next {}\n", self.next_op);
+        for (op, slot) in self.ops.iter() {
+            let _ = writeln!(text, "{op} {}", self.kind_text(&slot.kind));
+        }
+        for (op, child) in &self.children {
+            let _ = writeln!(text, "child of {op}: {}", child.run);
+        }
+        if let Some(ledger) = &self.compensations {
+            for entry in ledger.compensations.iter() {
+                let _ = writeln!(text, "compensation {} `{}`: {:?}", entry.op, entry.step, entry.state);
+            }
+        }
         text
     }
 
@@ -57,7 +77,7 @@ impl OperationTable {
             OpKind::Timer { fire_at, .. } => format!("timer {fire_at}"),
             OpKind::Hook { name, timeout_at, taken, .. } => {
                 let taken = taken.as_ref().filter(|_| self.rules >= 2);
-                let taken = taken.map(|arrival| format!(" took {arrival:?}")).unwrap_or_default();
+                let taken = taken.map(|arrival| format!(" took {}", arrival.summary())).unwrap_or_default();
                 format!("hook {name} until {timeout_at:?}{taken}")
             }
             OpKind::Child(child) => {

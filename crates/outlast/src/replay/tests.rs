@@ -9,6 +9,7 @@ mod cancel_operation;
 mod children;
 mod clock;
 mod divergence;
+mod generations;
 mod history;
 mod hooks;
 mod limits;
@@ -76,7 +77,7 @@ where
 
 /// A workflow, and the parameters of its runs.
 struct Case {
-    code: Registered,
+    code: Arc<Registered>,
     codec: Arc<dyn Codec>,
     workflow: Arc<str>,
     input: Payload,
@@ -123,14 +124,21 @@ impl Case {
     }
 
     fn replay(&self, history: Vec<TurnRecord>) -> Result<Machine, Stuck> {
-        Machine::replay(RUN, history, &self.code, &self.codec)
+        let mut history = numbered(history);
+        for event in history.iter_mut().flat_map(|turn| &mut turn.events) {
+            if let Event::RunContinued(continued) = event {
+                continued.started.workflow = self.workflow.clone();
+                continued.started.rules = self.rules;
+            }
+        }
+        Machine::replay(RUN, history, self.code.clone(), &self.codec)
     }
 
     /// A machine that was not polled, and the start of its first turn.
     fn fresh(&self) -> Result<(Machine, TurnRecord), Stuck> {
         let started = self.started();
         let Event::RunStarted(facts) = &started else { unreachable!() };
-        let machine = Machine::new(RUN, facts, &self.code, &self.codec, START)?;
+        let machine = Machine::new(RUN, facts, self.code.clone(), &self.codec, START)?;
         Ok((machine, turn(START, vec![started])))
     }
 
@@ -165,6 +173,7 @@ impl Case {
             at = then;
             let mut added = Vec::new();
             machine.set_time(at);
+            machine.set_first_event(turns.iter().map(|turn| turn.events.len() as u64).sum());
             for event in events {
                 let before = added.len();
                 machine.deliver(history::delivery(event), &mut added)?;
@@ -197,6 +206,16 @@ impl Case {
 
 fn turn(at: Timestamp, events: Vec<Event>) -> TurnRecord {
     TurnRecord { id: TurnId::from_bits(0), seq: 0, at, build: "test".into(), events }
+}
+
+/// Turns with the numbers of their first events.
+fn numbered(mut turns: Vec<TurnRecord>) -> Vec<TurnRecord> {
+    let mut seq = 0;
+    for turn in &mut turns {
+        turn.seq = seq;
+        seq += turn.events.len() as u64;
+    }
+    turns
 }
 
 /// The waits and kept payloads of a run; empty when it has ended.

@@ -20,7 +20,7 @@ use crate::testing::rehearse::stuck;
 
 /// The code that frozen histories are replayed with.
 pub struct FrozenCode {
-    code: Registered,
+    code: Arc<Registered>,
     codec: Arc<dyn Codec>,
 }
 
@@ -42,7 +42,7 @@ impl FrozenCode {
         if !was_polled(turns) {
             return "not polled\n".into();
         }
-        match Machine::replay(run, turns.to_vec(), &self.code, &self.codec) {
+        match Machine::replay(run, turns.to_vec(), self.code.clone(), &self.codec) {
             Ok(machine) => state_of(&machine),
             Err(stuck) => stuck_line(&stuck),
         }
@@ -78,9 +78,9 @@ impl FrozenCode {
         let mut events = Vec::new();
         let first = turns.first().unwrap_or(next).events.first();
         let mut machine = match first {
-            _ if was_polled(turns) => Machine::replay(run, turns.to_vec(), &self.code, &self.codec)?,
+            _ if was_polled(turns) => Machine::replay(run, turns.to_vec(), self.code.clone(), &self.codec)?,
             Some(Event::RunStarted(started)) => {
-                let mut machine = Machine::new(run, started, &self.code, &self.codec, next.at)?;
+                let mut machine = Machine::new(run, started, self.code.clone(), &self.codec, next.at)?;
                 if turns.is_empty() {
                     events.push(Event::RunStarted(started.clone()));
                 }

@@ -27,7 +27,7 @@ pub fn replay<R: Register<(), M>, M>(code: R, history: History) -> Result<usize,
     if !was_polled(&history.turns) {
         return Ok(events);
     }
-    match Machine::replay(history.run, history.turns, &code, &codec) {
+    match Machine::replay(history.run, history.turns, code, &codec) {
         Ok(_) => Ok(events),
         Err(stuck) => Err(Error::msg(stuck.message)),
     }
@@ -36,5 +36,6 @@ pub fn replay<R: Register<(), M>, M>(code: R, history: History) -> Result<usize,
 /// Whether the workflow was polled. A run that has not begun, or was cancelled before it began, was not.
 pub(crate) fn was_polled(turns: &[TurnRecord]) -> bool {
     let mut events = turns.iter().flat_map(|turn| &turn.events);
-    !matches!(events.find(|event| event.is_decision()), None | Some(Event::RunCancelled { .. }))
+    let is_polled = |event: &&Event| event.is_decision() || event.is_cut();
+    !matches!(events.find(is_polled), None | Some(Event::RunCancelled { .. }))
 }

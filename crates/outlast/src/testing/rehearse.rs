@@ -7,8 +7,8 @@ use std::sync::Arc;
 use outlast_core::event::{OpNumber, Outcome, RULES};
 use outlast_core::queue::{default_queue, step_of_workflow};
 use outlast_core::{
-    Codec, Event, Failure, Headers, MessageId, Payload, PlainJson, Retry, RunId, RunStarted, Status, Stuck,
-    StuckReason, Timestamp, TurnId, TurnRecord, Wait,
+    Codec, Event, Failure, Headers, MessageId, Outbox, Payload, PlainJson, Retry, RunId, RunStarted, Status,
+    Stuck, StuckReason, Timestamp, TurnId, TurnRecord, Wait, WorkflowWrites,
 };
 use serde::de::DeserializeOwned;
 
@@ -16,7 +16,7 @@ use crate::authoring::register::{Register, WorkflowMark};
 use crate::authoring::registry::{Registered, Registry};
 use crate::authoring::workflow::{WorkflowDefinition, WorkflowFn};
 use crate::error::{Error, StepError};
-use crate::replay::{Delivery, FOREIGN_AWAIT_REMEDY, Machine, SentPayload};
+use crate::replay::{Delivery, FOREIGN_AWAIT_REMEDY, Machine, SentPayload, add_writes};
 
 /// The id of every rehearsed run. It is constant, so that random numbers are the same in every test.
 const RUN: RunId = RunId::from_bits(0x01bc_0000_0000_0000_0000_0000_0000_0001);
@@ -42,7 +42,7 @@ pub fn workflows_of<R: Register<(), M>, M>(code: R) -> Result<Vec<(String, u32)>
 
 /// A run whose deliveries come from a test. It is replayed and compared after every turn.
 pub struct LoneRun {
-    code: Registered,
+    code: Arc<Registered>,
     codec: Arc<dyn Codec>,
     machine: Machine,
     history: Vec<TurnRecord>,
@@ -52,6 +52,8 @@ pub struct LoneRun {
     retries: BTreeMap<OpNumber, Retry>,
     /// Detached children with a key, whose operations must be told that they were started.
     answers: Vec<(OpNumber, RunId)>,
+    /// What the workflow has written to streams and published.
+    writes: WorkflowWrites,
 }
 
 impl LoneRun {
@@ -83,7 +85,7 @@ impl LoneRun {
             policy: None,
             requester: None,
         };
-        let machine = Machine::new(RUN, &started, &code, &codec, now)?;
+        let machine = Machine::new(RUN, &started, code.clone(), &codec, now)?;
         let mut run = Self {
             code,
             codec,
@@ -93,9 +95,11 @@ impl LoneRun {
             messages: 0,
             retries: BTreeMap::new(),
             answers: Vec::new(),
+            writes: WorkflowWrites::default(),
         };
         run.turn(vec![Event::RunStarted(started)], Machine::begin)?;
         run.answer()?;
+        run.compensate()?;
         run.verify()?;
         Ok(run)
     }
@@ -178,6 +182,7 @@ impl LoneRun {
                 timers.into_iter().try_for_each(|(_, op)| machine.deliver(Delivery::Timer { op }, events))
             })?;
             self.answer()?;
+            self.compensate()?;
         }
         Err(stuck(format!(
             "timers were due at {MOMENTS_MAX} times, the last at {}; \
@@ -191,9 +196,19 @@ impl LoneRun {
         self.now
     }
 
+    /// Its generation, from 1.
+    pub fn generation(&self) -> u64 {
+        self.machine.generation()
+    }
+
     /// All turns so far.
     pub fn history(&self) -> &[TurnRecord] {
         &self.history
+    }
+
+    /// What the workflow has written to streams and published so far.
+    pub fn writes(&self) -> &WorkflowWrites {
+        &self.writes
     }
 
     /// The timers, hooks and children that it waits for.
@@ -228,7 +243,17 @@ impl LoneRun {
     fn deliver(&mut self, delivery: Delivery) -> Result<(), Stuck> {
         self.turn(Vec::new(), |machine, events| machine.deliver(delivery, events))?;
         self.answer()?;
+        self.compensate()?;
         self.verify()
+    }
+
+    /// Begins the next compensation of a run that compensates, or ends it, as far as the steps that the test has not
+    /// ended allow it.
+    fn compensate(&mut self) -> Result<(), Stuck> {
+        while self.machine.can_advance(true) {
+            self.turn(Vec::new(), Machine::advance)?;
+        }
+        Ok(())
     }
 
     fn answer(&mut self) -> Result<(), Stuck> {
@@ -246,14 +271,17 @@ impl LoneRun {
         mut events: Vec<Event>,
         compute: impl FnOnce(&mut Machine, &mut Vec<Event>) -> Result<(), Stuck>,
     ) -> Result<(), Stuck> {
-        self.machine.set_time(self.now);
-        compute(&mut self.machine, &mut events).map_err(without_runtime)?;
         let seq = self.history.iter().map(|turn| turn.events.len() as u64).sum();
+        self.machine.set_time(self.now);
+        self.machine.set_first_event(seq);
+        compute(&mut self.machine, &mut events).map_err(without_runtime)?;
         let id = TurnId::from_bits(self.history.len() as u128);
         self.history.push(TurnRecord { id, seq, at: self.now, build: "rehearsal".into(), events });
         // A detached child with a key is always new here, because no other run has the key.
         let outbox = self.machine.take_outbox(|| MessageId::from_bits(0));
-        for child in outbox.into_iter().flat_map(|outbox| outbox.children) {
+        let Outbox { children, writes, .. } = outbox.map_or_else(Outbox::default, |outbox| *outbox);
+        add_writes(&mut self.writes, writes);
+        for child in children {
             let Some(parent) = child.start.parent else { continue };
             if step_of_workflow(&child.start.workflow).is_some() {
                 let policy = child.start.policy.unwrap_or_default();
@@ -269,7 +297,7 @@ impl LoneRun {
 
     /// Replays the whole history and compares the result with the live run.
     fn verify(&self) -> Result<(), Stuck> {
-        let replayed = Machine::replay(RUN, self.history.clone(), &self.code, &self.codec);
+        let replayed = Machine::replay(RUN, self.history.clone(), self.code.clone(), &self.codec);
         let replayed = replayed.map_err(without_runtime)?;
         let (live, again) = (self.machine.summary(), replayed.summary());
         if live == again && self.machine.ended() == replayed.ended() {
@@ -291,7 +319,9 @@ fn final_failure(error: StepError, step: &str, retry: Retry) -> Failure {
     let is_retried = retry.pause_after(1, &failure, 0.0).is_some();
     let attempts = if is_retried { retry.attempts_max() } else { 1 };
     let is_exhausted = failure.kind.is_retryable() && retry.is_exhausted(attempts);
-    Failure { is_exhausted, ..failure.of_step(step, attempts) }
+    let mut failure = failure.of_step(step, attempts);
+    failure.is_exhausted = is_exhausted;
+    failure
 }
 
 /// Reports a panic of tokio about its missing runtime as a foreign await.
@@ -305,9 +335,9 @@ fn without_runtime(stuck: Stuck) -> Stuck {
         "the workflow, or a function that it calls, uses tokio directly, and a rehearsal has no tokio runtime: \
          it awaits something that is not an operation of its context; {FOREIGN_AWAIT_REMEDY}"
     );
-    Stuck { reason: StuckReason::ForeignAwait, message, ..stuck }
+    Stuck::new(StuckReason::ForeignAwait, message)
 }
 
 pub(crate) fn stuck(message: impl Into<String>) -> Stuck {
-    Stuck { reason: StuckReason::Diverged, message: message.into(), build: String::new() }
+    Stuck::new(StuckReason::Diverged, message)
 }

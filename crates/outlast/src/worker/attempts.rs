@@ -15,8 +15,8 @@ pub(super) mod uncommitted_outcomes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context as TaskContext, Poll, ready};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -31,6 +31,7 @@ use self::run_attempt::{panicked, run_attempt};
 use self::uncommitted_outcomes::UncommittedOutcomes;
 use super::background_drops::BackgroundDrops;
 use super::metrics::Meter;
+use super::stream_writer::StreamWriter;
 use crate::authoring::attempt::{AttemptInfo, AttemptSignals, HeartbeatTarget, StopReason};
 use crate::authoring::registry::StepCall;
 use crate::client::Client;
@@ -74,6 +75,7 @@ pub(super) struct AttemptEnvironment<'a> {
     pub(super) runtime: &'a tokio::runtime::Handle,
     pub(super) meter: &'a Arc<Meter>,
     pub(super) heartbeats: &'a Arc<Heartbeats>,
+    pub(super) stream_writer: &'a Arc<StreamWriter>,
     /// The headers of the run.
     pub(super) headers: &'a Arc<Headers>,
     /// The workflow and tags of the run that requested the steps.
@@ -144,6 +146,11 @@ impl Attempts {
     /// The steps that are being attempted.
     pub(super) fn ops(&self) -> BTreeSet<OpNumber> {
         self.infos().map(|(op, _)| op).collect()
+    }
+
+    /// The steps that are being attempted and are attempted at most once.
+    pub(super) fn at_most_once(&self) -> BTreeSet<OpNumber> {
+        self.infos().filter(|(_, info)| info.is_at_most_once).map(|(op, _)| op).collect()
     }
 
     fn infos(&self) -> impl Iterator<Item = (OpNumber, &Arc<AttemptInfo>)> {
@@ -252,7 +259,11 @@ impl Attempts {
         if self.is_empty() {
             return None;
         }
-        self.infos().for_each(|(_, info)| info.drop_step());
+        self.infos().for_each(|(_, info)| {
+            info.drop_step();
+            // The run may be claimed again before the attempt ends; what it writes would be out of date.
+            info.abandon_streams();
+        });
         let (inline, spawned) = (self.inline.take(), self.spawned.take());
         Some(async move {
             if let Some(InlineAttempt { future, .. }) = inline {
@@ -268,6 +279,7 @@ impl Attempts {
 impl Drop for Attempts {
     fn drop(&mut self) {
         self.ask_to_stop_except(&BTreeSet::new(), StopReason::Released);
+        self.infos().for_each(|(_, info)| info.abandon_streams());
         if let (Some(inline), Some(drops)) = (self.inline.take(), &self.drops) {
             drops.put(Box::new(inline.future));
         }
@@ -338,6 +350,8 @@ fn attempt_info(
         codec: environment.codec.clone(),
         earlier_details: step.details.clone(),
         heartbeat_target: Some(heartbeat_target),
+        stream_writer: Some(environment.stream_writer.clone()),
+        stream_buffer: OnceLock::new(),
         signals: AttemptSignals::default(),
     };
     if step.is_cancelled {

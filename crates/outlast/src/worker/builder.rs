@@ -2,6 +2,9 @@
 
 mod build_id;
 mod by_handle;
+mod client;
+#[cfg(feature = "http")]
+mod http;
 #[cfg(any(test, feature = "test-support"))]
 mod test_support;
 
@@ -23,11 +26,13 @@ use self::build_id::executable_build_id;
 use super::Worker;
 use super::attempts::retry_events::{OnRetry, RetryNotice};
 use super::background_drops::BackgroundDrops;
+use super::check::{CheckCall, CheckedCode};
 use super::log_limit::RunLogs;
 use super::metrics::Meter;
 use super::outage::Outage;
 use super::session::Session;
 use super::settings::Settings;
+use super::world_gone::WorldGone;
 use crate::authoring::register::{CodeFor, Registrable};
 use crate::authoring::registry::Registry;
 use crate::error::Error;
@@ -55,6 +60,8 @@ pub struct WorkerBuilder<S> {
     retention: Option<Duration>,
     rules: u32,
     local_world: Option<Arc<dyn World>>,
+    #[cfg(feature = "http")]
+    fetch: crate::http::FetchSettings,
     problem: Option<Error>,
 }
 
@@ -80,6 +87,8 @@ impl WorkerBuilder<()> {
             retention: None,
             rules: RULES,
             local_world: None,
+            #[cfg(feature = "http")]
+            fetch: crate::http::FetchSettings::default(),
             problem: None,
         }
     }
@@ -111,6 +120,8 @@ impl WorkerBuilder<()> {
             retention: self.retention,
             rules: self.rules,
             local_world: self.local_world,
+            #[cfg(feature = "http")]
+            fetch: self.fetch,
             problem: self.problem,
         }
     }
@@ -283,6 +294,15 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         self
     }
 
+    /// Sets how many earlier generations of a run stay readable when it [continues](crate::Context::continue_as); the
+    /// default is 1. Older ones are deleted, in batches of about 1,000 events, except for the start of the run and
+    /// payloads that no hook has taken. Skipped iterations of [`iterate`](crate::Context::iterate) are deleted as well.
+    #[must_use]
+    pub fn keep_generations(mut self, generations: usize) -> Self {
+        self.registry.keep_generations(generations);
+        self
+    }
+
     /// Replays every run after every turn, and compares the result with the live run. For tests: it is slow, and it
     /// detects code that is not deterministic.
     #[must_use]
@@ -320,13 +340,9 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     /// # Errors
     ///
     /// When a setting is invalid, a name is registered twice, no code is registered, or the world cannot be joined.
-    pub async fn start(self) -> Result<Worker, Error> {
-        if let Some(problem) = self.problem {
-            return Err(problem);
-        }
-        if !self.has_code {
-            return Err(Error::invalid("the worker has no code; add it with `.register((…))`"));
-        }
+    pub async fn start(mut self) -> Result<Worker, Error> {
+        self.check_settings()?;
+        self.add_built_in_steps();
         let code = self.registry.finish()?;
         let step_names = code.steps();
         let settings = Arc::new(Settings {
@@ -344,6 +360,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
             turn_time: self.turn_time,
             meter: Arc::new(Meter::new(step_names.len())),
             outage: Arc::new(Outage::of_worker()),
+            world_gone: WorldGone::default(),
             run_logs: RunLogs::default(),
             drops: Arc::new(BackgroundDrops::new(Handle::current(), self.world.clock())),
             step_names,
@@ -356,6 +373,56 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         let session = Session::join(self.world, settings, stopping.clone()).await?;
         session.log_joined();
         Ok(Worker::start(session, stopping).await)
+    }
+
+    /// Replays all open runs of the world with this code, and reports which of them a worker with this code could
+    /// continue. Nothing in the world changes: no session is joined, and nothing is written. Use it before a deploy, on
+    /// the production world.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[step] async fn charge(cents: u64) -> Result<(), StepError> { Ok(()) }
+    /// # #[workflow] async fn checkout(ctx: Context, cents: u64) -> Result<(), Error> { ctx.step(charge, cents).await }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// # Client::new(world.clone()).start(checkout, 7).await?;
+    /// let report = Worker::builder(world).register((checkout, charge)).check().await?;
+    /// println!("{report}");
+    /// assert!(report.is_ok());
+    /// # assert_eq!(report.continued(), 1);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// A run is replayed as of when it is read; the messages that it has not read yet are not delivered. Reads and
+    /// replays are made in batches, so the memory does not grow with the number of runs.
+    ///
+    /// # Errors
+    ///
+    /// When a setting is invalid, a name is registered twice, no code is registered, or the world does not respond.
+    pub fn check(self) -> CheckCall {
+        CheckCall::new(self.into_checked_code())
+    }
+
+    fn into_checked_code(mut self) -> Result<CheckedCode, Error> {
+        self.check_settings()?;
+        self.add_built_in_steps();
+        Ok(CheckedCode { code: self.registry.finish()?, codec: self.codec, world: self.world })
+    }
+
+    /// Adds the steps that every worker has.
+    fn add_built_in_steps(&mut self) {
+        #[cfg(feature = "http")]
+        self.add_fetch();
+    }
+
+    fn check_settings(&mut self) -> Result<(), Error> {
+        match self.problem.take() {
+            Some(problem) => Err(problem),
+            None if !self.has_code => {
+                Err(Error::invalid("the worker has no code; add it with `.register((…))`"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Joins the world, executes all runs that are ready until the worker is [idle](Worker::idle), and stops: for

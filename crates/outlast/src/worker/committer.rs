@@ -134,10 +134,20 @@ impl Committer {
             Ok(results) => results,
             Err(error) => vec![Err(error); turns.len()],
         };
+        self.stop_if_gone(&results);
         let meter = &self.settings.meter;
         meter.committed(turns.len(), monotonic().saturating_sub(began));
         meter.turns.add(results.iter().filter(|result| result.is_ok()).count() as u64);
         results
+    }
+
+    /// Stops the worker if the storage of its world is gone.
+    fn stop_if_gone(&self, results: &[CommitAnswer]) {
+        let gone = results.iter().find_map(|result| result.as_ref().err().filter(|error| is_gone(error)));
+        if let Some(error) = gone {
+            self.settings.world_gone.record(error);
+            self.lost.cancel();
+        }
     }
 
     /// Repeats the commit of turns whose result is a temporary error, until every turn has a final result or leaves the
@@ -213,6 +223,10 @@ impl Committer {
             refused.into_iter().for_each(|run| self.uncommitted.log(run, run_logs));
         }
     }
+}
+
+fn is_gone(error: &WorldError) -> bool {
+    matches!(error, WorldError::Gone(_))
 }
 
 /// Whether the result is not a temporary error.

@@ -6,21 +6,31 @@ mod unreadable;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use outlast_core::cut::last_generation;
 use outlast_core::event::{FORMAT, RULES, TurnRecord};
 use outlast_core::limits::{INBOX_READ_MAX, SESSION_DEFAULT};
 use outlast_core::turn::LastTurn;
 use outlast_core::{
-    ClaimRequest, Claimed, ClaimedHistory, Event, Failure, Headers, Join, Judgement, Message, MessageBody,
-    MessageId, NewMessage, Outbox, Outcome, ParentEnd, RunId, SessionId, Status, SuspectRoom, Then,
-    Timestamp, Turn, World, WorldError,
+    ClaimRequest, Claimed, ClaimedHistory, Compensations, Event, Failure, Headers, Join, Judgement, Message,
+    MessageBody, MessageId, NewMessage, Outbox, Outcome, ParentEnd, RunId, SessionId, Status, SuspectRoom,
+    Then, Timestamp, Turn, World, WorldError,
 };
 
-use super::read_all::{read_history, read_inbox};
+use super::read_all::{add_missing_turns, read_history, read_inbox};
 use crate::ids;
-use crate::replay::terminated;
 
 /// The maximum number of runs that one claim of a client returns, if no worker is joined.
 const ENDED_MAX: usize = 100;
+
+/// How a claimed run continues, as far as its workflow's code is not needed.
+pub(crate) enum EndDecision {
+    /// Its code continues it, or the compensations that it has begun.
+    Continue,
+    /// It ends now.
+    End(Box<Ending>),
+    /// It ends with this failure, after its compensations.
+    Compensate(Box<Failure>),
+}
 
 /// The end of a run without its workflow's code.
 pub(crate) struct Ending {
@@ -34,37 +44,43 @@ pub(crate) fn deadline_passed(deadline: Timestamp) -> String {
     format!("its deadline, {deadline}, has passed")
 }
 
-/// Returns the end of a claimed run, if it ends without its code: it was terminated, its deadline has passed and no
-/// worker has its code, or it was cancelled before its first turn.
-pub(crate) async fn ending(
+/// Decides whether a claimed run ends without its code: it was terminated, its deadline has passed and no worker has
+/// its code, or it was cancelled before its first turn. A run with registered compensations ends after them, unless it
+/// was terminated without them.
+pub(crate) async fn decide_end(
     world: &dyn World,
     claimed: &Claimed,
     now: Timestamp,
-) -> Result<Option<Ending>, WorldError> {
+) -> Result<EndDecision, WorldError> {
     if !may_end(claimed, now) {
-        return Ok(None);
+        return Ok(EndDecision::Continue);
     }
     let missed_deadline = deadline_before_first_turn(claimed, now);
     let inbox = whole_inbox(world, claimed).await?;
-    let terminate = inbox.iter().find_map(|message| match &message.body {
-        MessageBody::Terminate { reason } => Some(terminated(reason)),
+    let mut requests = inbox.iter().filter_map(|message| match &message.body {
+        MessageBody::Terminate { reason } => Some((Failure::terminated(reason), false)),
+        MessageBody::Compensate { reason } => Some((Failure::terminated(reason), true)),
         _ => None,
     });
+    let (terminate, is_compensating) = requests.next().unzip();
+    if is_compensating.unwrap_or(claimed.is_overdue && terminate.is_none())
+        && let Some(decision) = compensations_first(world, claimed, terminate.clone()).await?
+    {
+        return Ok(decision);
+    }
     let (mut events, consumed) = if let Some(failure) = terminate {
         (vec![Event::RunTerminated { failure }], claimed.consumed)
     } else if let Some(cancel) = claimed.is_fresh.then(|| cancel_before_first_turn(inbox)).flatten() {
         cancel
     } else if let Some(deadline) = missed_deadline {
         (cancel_events(None, deadline_passed(deadline)), claimed.consumed)
-    } else if let Some(deadline) = claimed.columns.deadline.filter(|_| claimed.is_overdue) {
-        let reason = format!("{}, and no worker has its code", deadline_passed(deadline));
-        (vec![Event::RunTerminated { failure: terminated(&reason) }], claimed.consumed)
+    } else if let Some(failure) = overdue(claimed) {
+        (vec![Event::RunTerminated { failure }], claimed.consumed)
     } else {
-        return Ok(None);
+        return Ok(EndDecision::Continue);
     };
     let (messages, rules) = match &claimed.history {
-        ClaimedHistory::Whole(history) => (end_messages(claimed.run, history, &events), rules_of(history)),
-        ClaimedHistory::LeftOut => match read_history(world, claimed.run).await {
+        ClaimedHistory::Whole(_) | ClaimedHistory::LeftOut => match replayed_history(world, claimed).await {
             Ok(history) => (end_messages(claimed.run, &history, &events), rules_of(&history)),
             Err(WorldError::Corrupt(_)) => {
                 (unreadable::end_messages(world, claimed.run, &events).await?, RULES)
@@ -78,15 +94,51 @@ pub(crate) async fn ending(
     if rules < 2 {
         events.iter_mut().for_each(remove_arrival);
     }
-    Ok(Some(Ending { events, consumed, outbox: outbox_of(messages) }))
+    Ok(EndDecision::End(Box::new(Ending { events, consumed, outbox: outbox_of(messages) })))
+}
+
+/// The part of a run's history that a replay needs.
+async fn replayed_history(world: &dyn World, claimed: &Claimed) -> Result<Vec<TurnRecord>, WorldError> {
+    let history = match &claimed.history {
+        ClaimedHistory::Whole(history) => history.clone(),
+        _ => read_history(world, claimed.run, claimed.columns.replay_from).await?,
+    };
+    add_missing_turns(world, claimed.run, history).await
+}
+
+/// The failure of a run whose deadline has passed while no worker had its code.
+fn overdue(claimed: &Claimed) -> Option<Failure> {
+    let deadline = claimed.columns.deadline.filter(|_| claimed.is_overdue)?;
+    let reason = format!("{}, and no worker has its code", deadline_passed(deadline));
+    Some(Failure::terminated(&reason))
+}
+
+/// The decision about a run that must compensate before it ends; `None` if it has nothing to compensate for. Without a
+/// readable history that is not known, so the run is not ended.
+async fn compensations_first(
+    world: &dyn World,
+    claimed: &Claimed,
+    terminate: Option<Failure>,
+) -> Result<Option<EndDecision>, WorldError> {
+    let compensations = match &claimed.history {
+        ClaimedHistory::Whole(_) | ClaimedHistory::LeftOut => match replayed_history(world, claimed).await {
+            Ok(history) => Compensations::of(&history),
+            Err(WorldError::Corrupt(_)) => return Ok(Some(EndDecision::Continue)),
+            Err(error) => return Err(error),
+        },
+        ClaimedHistory::Unreadable(_) => return Ok(Some(EndDecision::Continue)),
+    };
+    if claimed.columns.marks.is_compensating() {
+        // The request changes nothing.
+        return Ok(Some(EndDecision::Continue));
+    }
+    let failure = terminate.or_else(|| overdue(claimed)).filter(|_| compensations.has_unsettled());
+    Ok(failure.map(|failure| EndDecision::Compensate(Box::new(failure))))
 }
 
 /// The rules that a run was started with.
 fn rules_of(history: &[TurnRecord]) -> u32 {
-    match history.first().and_then(|turn| turn.events.first()) {
-        Some(Event::RunStarted(started)) => started.rules,
-        _ => RULES,
-    }
+    last_generation(history).map_or(RULES, |(started, ..)| started.rules)
 }
 
 /// Whether a claimed run may be one that ends without its code. Its whole inbox decides.
@@ -107,7 +159,10 @@ fn deadline_before_first_turn(claimed: &Claimed, now: Timestamp) -> Option<Times
 /// the outcome.
 fn end_messages(run: RunId, history: &[TurnRecord], events: &[Event]) -> Vec<(RunId, MessageBody)> {
     let (mut children, mut queued_steps) = (BTreeMap::new(), BTreeMap::new());
-    for event in history.iter().flat_map(|turn| &turn.events) {
+    let Some((started, carried, since)) = last_generation(history) else { return Vec::new() };
+    let carried = carried.iter().filter(|child| child.on_parent_end != ParentEnd::Abandon);
+    children.extend(carried.map(|child| (child.op, child.run)));
+    for event in since {
         match event {
             Event::ChildStarted(child) if child.on_parent_end != ParentEnd::Abandon => {
                 children.insert(child.op, child.run);
@@ -115,7 +170,16 @@ fn end_messages(run: RunId, history: &[TurnRecord], events: &[Event]) -> Vec<(Ru
             Event::ChildCompleted { op, .. }
             | Event::ChildFailed { op, .. }
             | Event::ChildCancelled { op, .. } => drop(children.remove(op)),
-            Event::StepStarted { op, queued: Some(step), .. } => drop(queued_steps.insert(*op, step.run)),
+            Event::IterationEnded(ended) => {
+                if let Some(cut) = &ended.cut {
+                    let left = cut.children.iter().filter(|child| child.on_parent_end != ParentEnd::Abandon);
+                    children = left.map(|child| (child.op, child.run)).collect();
+                }
+            }
+            Event::StepStarted { op, queued: Some(step), .. }
+            | Event::CompensationStarted { op, queued: Some(step), .. } => {
+                queued_steps.insert(*op, step.run);
+            }
             Event::StepCompleted { op, .. } | Event::StepFailed { op, .. } | Event::StepDropped { op } => {
                 queued_steps.remove(op);
             }
@@ -127,9 +191,7 @@ fn end_messages(run: RunId, history: &[TurnRecord], events: &[Event]) -> Vec<(Ru
     let terminate = || MessageBody::Terminate { reason: reason.clone() };
     let mut bodies: Vec<_> = children.into_values().map(|child| (child, cancel())).collect();
     bodies.extend(queued_steps.into_values().map(|step| (step, terminate())));
-    let started = history.first().and_then(|turn| turn.events.first());
-    if let (Some(Event::RunStarted(started)), Some(outcome)) =
-        (started, events.last().and_then(Outcome::of_final))
+    if let Some(outcome) = events.last().and_then(Outcome::of_final)
         && let Some(parent) = started.parent.filter(|parent| parent.awaits)
     {
         bodies.push((parent.run, MessageBody::ChildEnded { op: parent.op, outcome }));
@@ -202,7 +264,7 @@ pub(crate) async fn end_without_worker(world: &Arc<dyn World>) -> Result<(), Wor
     let join = Join {
         session,
         host: "client".into(),
-        pid: std::process::id(),
+        pid: ids::process_id(),
         build: "client".into(),
         code: Arc::from([]),
         queues: Arc::from([]),
@@ -246,7 +308,8 @@ async fn end_claimed(world: &Arc<dyn World>, session: SessionId) -> Result<bool,
     let mut turns = Vec::with_capacity(work.claimed.len());
     for claimed in work.claimed {
         let now = world.clock().now();
-        if let Some(ending) = ending(&**world, &claimed, now).await? {
+        // A run that must compensate first is left to a worker: it is released when this session leaves.
+        if let EndDecision::End(ending) = decide_end(&**world, &claimed, now).await? {
             turns.push(ending.turn(&claimed, "client".into(), now));
         }
     }
@@ -258,6 +321,7 @@ async fn end_claimed(world: &Arc<dyn World>, session: SessionId) -> Result<bool,
 impl Ending {
     /// Returns the turn that ends the run.
     pub(crate) fn turn(self, claimed: &Claimed, build: Arc<str>, now: Timestamp) -> Turn {
+        // The last event is always a final one; the default only avoids a panic.
         let status = self.events.last().and_then(Status::of_final).unwrap_or(Status::Cancelled);
         let at = now.max(claimed.turn_at);
         Turn {

@@ -23,6 +23,7 @@ pub(crate) enum Call {
     Commit,
     Read,
     Outcome,
+    Streams,
 }
 
 /// Tracks which calls fail, and what was logged about it.

@@ -31,6 +31,10 @@ pub(super) mod turn;
 
 mod parts;
 
+mod skipped_turns;
+
+mod compensate;
+
 mod turn_log;
 
 mod replay_check;
@@ -38,6 +42,8 @@ mod replay_check;
 mod lost_worker;
 
 mod unrecorded_outcomes;
+
+mod pause;
 
 pub(super) mod crash_suspects;
 

@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::Either;
-use outlast_core::queue::STEP_PREFIX;
+use outlast_core::queue::{BUILT_IN_PREFIX, STEP_PREFIX};
 use outlast_core::turn::LastTurn;
 use outlast_core::{
     Beat, Busy, ChangeSignal, Clock, Effects, HeldRun, Join, RunId, SessionId, Stuck, StuckReason, Then,
@@ -50,6 +50,7 @@ use super::outage::{Call, whole_time};
 use super::read_all::read_history;
 use super::run::machine_cache::MachineCache;
 use super::settings::Settings;
+use super::stream_writer::StreamWriter;
 use crate::client::Client;
 use crate::ids;
 use crate::replay::panic_text;
@@ -82,6 +83,8 @@ pub(super) struct Session {
     pub(super) claims: ClaimCounter,
     /// The heartbeat details that the next beat sends to the world.
     pub(super) heartbeats: Arc<Heartbeats>,
+    /// Sends the chunks of the attempts to the world.
+    pub(super) stream_writer: Arc<StreamWriter>,
     /// Whether the world applies outboxes only when [`World::deliver`] is called.
     pub(super) has_deferred_effects: bool,
     /// The rules that new runs get, according to the last beat.
@@ -152,6 +155,8 @@ impl Session {
         let client = Arc::new(Client::of_worker(settings.client_world(&world), settings.codec.clone()));
         let (clock, cached_max) = (world.clock(), settings.cached_max);
         let committer = Committer::new(world.clone(), id, runtime.clone(), settings.clone(), lost.clone());
+        let outage = settings.outage.clone();
+        let stream_writer = StreamWriter::new(world.clone(), id, runtime.clone(), outage, lost.clone());
         let session = Arc::new(Self {
             id,
             joined_at: clock.now(),
@@ -168,6 +173,7 @@ impl Session {
             hand_back_busy: Mutex::default(),
             claims: ClaimCounter::default(),
             heartbeats: Arc::default(),
+            stream_writer: Arc::new(stream_writer),
             has_deferred_effects: world.describe().effects == Effects::Deferred,
             rules: AtomicU32::new(1),
             held_count_differed: AtomicBool::new(false),
@@ -194,9 +200,11 @@ impl Session {
     /// Logs that the worker has joined the world.
     pub(super) fn log_joined(&self) {
         let code = self.settings.code.code();
-        // The built-in workflows of queued steps are left out.
+        // Built-in workflows are left out.
         let names = code.iter().map(|code| &*code.workflow);
-        let workflows: Vec<_> = names.filter(|name| !name.starts_with(STEP_PREFIX)).collect();
+        let workflows: Vec<_> = names
+            .filter(|name| ![BUILT_IN_PREFIX, STEP_PREFIX].iter().any(|prefix| name.starts_with(prefix)))
+            .collect();
         tracing::info!(
             session = %self.id,
             build = %self.settings.build,
@@ -226,6 +234,15 @@ impl Session {
         if !self.is_loss_logged.swap(true, Ordering::AcqRel) {
             tracing::warn!(session = %self.id, "session lost, rejoining: {cause}");
         }
+        self.abandon();
+    }
+
+    /// Gives the session up because of the error of a call. If the storage of the world is gone, the worker stops.
+    pub(super) fn lose_after(&self, error: &WorldError) {
+        if !matches!(error, WorldError::Gone(_)) {
+            return self.lose(&error.to_string());
+        }
+        self.settings.world_gone.record(error);
         self.abandon();
     }
 
@@ -301,11 +318,8 @@ impl Session {
         tracing::error!(%run, panic, "the task of a run panicked");
         let held = self.world.held(self.id).await?;
         let Some(held) = held.into_iter().find(|held| held.run == run) else { return Ok(()) };
-        let stuck = Stuck {
-            reason: StuckReason::Panicked,
-            message: format!("code that the run needs panicked: {panic}; deploy a fix and the run resumes"),
-            build: self.settings.build.to_string(),
-        };
+        let message = format!("code that the run needs panicked: {panic}; deploy a fix and the run resumes");
+        let stuck = Stuck::new(StuckReason::Panicked, message).in_build(&*self.settings.build);
         let turn = self.release_turn(held, Then::Stuck(stuck)).await?;
         self.committer.commit(turn).await.map(drop)
     }
@@ -314,7 +328,7 @@ impl Session {
     pub(super) async fn release_turn(&self, held: HeldRun, then: Then) -> Result<Turn, WorldError> {
         let view = self.world.run(held.run).await?;
         // The times of turns must not decrease, even if the clock was set back.
-        let history = read_history(&*self.world, held.run).await?;
+        let history = read_history(&*self.world, held.run, held.columns.replay_from).await?;
         let before = history.last().map_or(view.created_at, |turn| turn.at);
         let at = self.clock.now().max(before);
         let HeldRun { run, turn, seq, columns, .. } = held;
@@ -354,7 +368,7 @@ fn join_request(session: SessionId, settings: &Settings) -> Join {
     Join {
         session,
         host: host_name(),
-        pid: std::process::id(),
+        pid: ids::process_id(),
         build: settings.build.clone(),
         code: if settings.retention.is_some() { with_retention(code) } else { code },
         queues: settings.queues.clone(),
@@ -365,6 +379,9 @@ fn join_request(session: SessionId, settings: &Settings) -> Join {
 }
 
 fn host_name() -> String {
+    if ids::is_simulated() {
+        return "simulated".into();
+    }
     std::fs::read_to_string("/etc/hostname")
         .map_or_else(|_| "localhost".into(), |name| name.trim().to_owned())
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::event::{FORMAT, RULES, format_of_rules};
-use outlast_core::{Codec, World};
+use outlast_core::{Codec, World, WorldError};
 use tokio::sync::Semaphore;
 
 use super::attempts::PreparedStep;
@@ -13,6 +13,7 @@ use super::background_drops::BackgroundDrops;
 use super::log_limit::RunLogs;
 use super::metrics::Meter;
 use super::outage::Outage;
+use super::world_gone::WorldGone;
 use crate::authoring::registry::Registered;
 use crate::replay::StepToAttempt;
 
@@ -20,7 +21,7 @@ use crate::replay::StepToAttempt;
 #[derive(Debug)]
 pub(super) struct Settings {
     pub(super) build: Arc<str>,
-    pub(super) code: Registered,
+    pub(super) code: Arc<Registered>,
     /// The queues that the worker serves.
     pub(super) queues: Arc<[Arc<str>]>,
     pub(super) codec: Arc<dyn Codec>,
@@ -39,6 +40,8 @@ pub(super) struct Settings {
     pub(super) meter: Arc<Meter>,
     /// Logs when the world does not respond, for all sessions.
     pub(super) outage: Arc<Outage>,
+    /// Why the worker has stopped by itself, if it has.
+    pub(super) world_gone: WorldGone,
     /// Logs retries, failures and stuck runs, with a limit.
     pub(super) run_logs: RunLogs,
     /// Drops the futures of runs and attempts that are given up.
@@ -59,6 +62,11 @@ impl Settings {
     /// The world of the clients to which a worker of `world` is local.
     pub(super) fn client_world(&self, world: &Arc<dyn World>) -> Arc<dyn World> {
         self.local_world.as_ref().unwrap_or(world).clone()
+    }
+
+    /// Returns the error because of which the worker has stopped by itself, if it has.
+    pub(super) fn check_world(&self) -> Result<(), WorldError> {
+        self.world_gone.error().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     /// The highest durable format that the worker announces.

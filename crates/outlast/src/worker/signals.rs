@@ -37,13 +37,16 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// When the signal handlers cannot be installed, the world cannot end the session, or a second signal arrived
-    /// before the worker had stopped.
+    /// When the signal handlers cannot be installed, the world cannot end the session, a second signal arrived before
+    /// the worker had stopped, or the worker [stopped by itself](Self::failed).
     pub async fn run_until_signal(mut self) -> Result<(), Error> {
         let mut signals = TerminationSignals::listen().map_err(|error| {
             Error::msg(format!("cannot install signal handlers ({error}); stop the worker with `stop`"))
         })?;
-        let signal = signals.next().await;
+        let signal = tokio::select! {
+            signal = signals.next() => signal,
+            _ = self.failed() => return self.stop().await,
+        };
         let drain = self.current.session().settings.drain;
         tracing::info!(
             signal,
@@ -61,6 +64,7 @@ impl Worker {
         };
         let session = self.current.session();
         let Some(signal) = second else {
+            session.settings.check_world()?;
             session.world.leave(session.id).await?;
             return Ok(());
         };

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_core::{Backoff, Busy};
+use outlast_core::{Backoff, Busy, WorldError};
 use tokio_util::sync::CancellationToken;
 
 use super::CurrentSession;
@@ -22,7 +22,7 @@ use crate::clock::{monotonic, pause, pause_before_retry, within};
 /// The pauses between two attempts to join again.
 const REJOIN_BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_millis(500));
 
-/// Works under one session after the other until the worker stops. `busy` keeps a virtual clock from advancing before
+/// Works under one session after the other until the worker stops, or until the storage of its world is gone. `busy` keeps a virtual clock from advancing before
 /// the first claim.
 pub(super) async fn supervise(current: Arc<CurrentSession>, stopping: CancellationToken, mut busy: Busy) {
     loop {
@@ -42,7 +42,7 @@ pub(super) async fn supervise(current: Arc<CurrentSession>, stopping: Cancellati
         session.settings.meter.sessions_lost.add(1);
         drop(threads);
         rejoin(&current, &session, &stopping).await;
-        if stopping.is_cancelled() {
+        if stopping.is_cancelled() || session.settings.world_gone.error().is_some() {
             return;
         }
     }
@@ -108,10 +108,11 @@ fn start_watchdog(session: &Arc<Session>) -> Option<Watchdog> {
         .ok()
 }
 
-/// Leaves the lost session, so that its runs are ready for others at once, and joins with a new one.
+/// Leaves the lost session, so that its runs are ready for others at once, and joins with a new one, unless the storage
+/// of the world is gone.
 async fn rejoin(current: &CurrentSession, lost: &Arc<Session>, stopping: &CancellationToken) {
     let (began, mut backoff) = (monotonic(), REJOIN_BACKOFF);
-    while !stopping.is_cancelled() {
+    while !stopping.is_cancelled() && lost.settings.world_gone.error().is_none() {
         let _ = lost.world.leave(lost.id).await;
         match Session::join(lost.world.clone(), lost.settings.clone(), stopping.clone()).await {
             Ok(session) => {
@@ -120,6 +121,7 @@ async fn rejoin(current: &CurrentSession, lost: &Arc<Session>, stopping: &Cancel
                 drop(before);
                 return;
             }
+            Err(error @ WorldError::Gone(_)) => lost.settings.world_gone.record(&error),
             Err(error) => {
                 lost.settings.outage.failed(Call::Join, &error);
                 pause_before_retry(&mut backoff).await;

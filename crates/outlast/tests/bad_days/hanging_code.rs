@@ -9,7 +9,7 @@ use outlast::prelude::*;
 use outlast::{RunId, Status, StuckReason, WorkerBuilder, World};
 use tokio::sync::watch;
 
-use crate::child::{url, wait_until_true, with_timeout};
+use crate::child::{WorldLocation, url, wait_until_true, with_timeout};
 
 const TURN_TIME: &str = "300ms";
 
@@ -148,20 +148,19 @@ async fn a_run_that_hangs_later_is_stuck_and_keeps_its_history() {
     assert_eq!(count, 1, "the outcome that the turn was told is kept");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_whose_threads_are_all_blocked_leaves_its_runs_to_others() {
-    let folder = tempfile::tempdir().unwrap();
+/// Runs a worker on a runtime with one thread, which a workflow blocks.
+async fn check_blocked_worker(location: WorldLocation, mut runtime: tokio::runtime::Builder, number: u32) {
+    let folder = location.folder();
     let world = world(folder.path()).await;
-    // A runtime with one thread, which the workflow blocks.
     let (started, starts) = std::sync::mpsc::sync_channel(1_000);
     let other = self::world(folder.path()).await;
     let thread = std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = runtime.enable_all().build().unwrap();
         runtime.block_on(async {
             let worker = worker(&other).await;
             let client = Client::new(other.clone());
             let waits = client.start(waiting, ()).await.unwrap().id();
-            let hangs = client.start(endless_loop, 3).await;
+            let hangs = client.start(endless_loop, number).await;
             started.send((waits, hangs.map(|run| run.id()).ok())).unwrap();
             worker.crash();
         });
@@ -171,10 +170,24 @@ async fn a_worker_whose_threads_are_all_blocked_leaves_its_runs_to_others() {
         counts.get(&Status::Stuck) == Some(&1) && world.workers().await.unwrap().is_empty()
     })
     .await;
-    loop_control(3).release();
+    loop_control(number).release();
     let (_, hangs) = starts.recv_timeout(Duration::from_secs(60)).unwrap();
     thread.join().unwrap();
     assert!(hangs.is_some(), "the client's start was answered in the end");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_whose_threads_are_all_blocked_leaves_its_runs_to_others() {
+    check_blocked_worker(WorldLocation::File, tokio::runtime::Builder::new_current_thread(), 3).await;
+}
+
+/// The blocked runtime drives the connections on which the worker commits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_on_postgres_whose_threads_are_all_blocked_leaves_its_runs_to_others() {
+    throwaway::needs_postgres!();
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.worker_threads(1);
+    check_blocked_worker(WorldLocation::Server, runtime, 5).await;
 }
 
 /// The attempts of each step, and the steps that may end.

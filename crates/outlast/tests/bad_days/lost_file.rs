@@ -1,11 +1,13 @@
-//! A file that is removed while a worker and its clients use it: everybody gets the cause and the remedy, at once.
+//! A file that is removed, or a schema that is dropped, while a worker and its clients use it: everybody gets the cause
+//! and the remedy, and the worker stops by itself.
 
 use std::sync::Arc;
 
+use outlast::postgres::tokio_postgres;
 use outlast::prelude::*;
-use outlast::{ErrorKind, World};
+use outlast::{ErrorKind, Status, World};
 
-use crate::child::with_timeout;
+use crate::child::{WorldLocation, sleep_briefly, url, with_timeout};
 
 #[workflow]
 async fn ask(ctx: Context, name: String) -> Result<String, Error> {
@@ -42,4 +44,53 @@ async fn a_removed_file_is_an_error_of_every_call_and_not_an_outage() {
     let output = with_timeout("the waiting caller", output).await.unwrap();
     check_lost("output", &output.unwrap_err());
     check_lost("stop", &with_timeout("the worker's stop", worker.stop()).await.unwrap_err());
+}
+
+/// Opens a world, and removes its storage while an idle worker waits.
+async fn worker_without_storage(location: WorldLocation) -> (tempfile::TempDir, Worker) {
+    let folder = location.folder();
+    let url = url(folder.path());
+    let world = outlast::open(&url).await.unwrap();
+    let worker = Worker::builder(world.clone()).register(ask).session_time("2s").start().await.unwrap();
+    let waiting = Client::new(world).start(ask, "ada").await.unwrap();
+    while waiting.view().await.unwrap().status != Status::Waiting {
+        sleep_briefly().await;
+    }
+    match location {
+        WorldLocation::File => std::fs::remove_file(folder.path().join("world.db")).unwrap(),
+        WorldLocation::Server => drop_schema(&url).await,
+    }
+    (folder, worker)
+}
+
+async fn drop_schema(url: &str) {
+    let (server, schema) = url.split_once("schema=").unwrap();
+    let schema = schema.split('&').next().unwrap();
+    let server = server.trim_end_matches(['?', '&']);
+    let (client, connection) = tokio_postgres::connect(server, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute(&format!("DROP SCHEMA {schema} CASCADE")).await.unwrap();
+}
+
+async fn a_worker_stops_by_itself(location: WorldLocation, what: &str) {
+    let check = |error: Error| {
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        assert!(error.message().contains(what) && error.message().contains("restore a backup"), "{error}");
+    };
+    let (_folder, worker) = worker_without_storage(location).await;
+    check(with_timeout("the worker to notice", worker.failed()).await);
+    check(with_timeout("the worker's stop", worker.stop()).await.unwrap_err());
+    let (_folder, worker) = worker_without_storage(location).await;
+    check(with_timeout("the worker's end", worker.run_until_signal()).await.unwrap_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_whose_file_was_removed_stops_by_itself() {
+    a_worker_stops_by_itself(WorldLocation::File, "world.db` was moved, replaced or removed").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_whose_schema_was_dropped_stops_by_itself() {
+    throwaway::needs_postgres!();
+    a_worker_stops_by_itself(WorldLocation::Server, "dropped while the world was open").await;
 }

@@ -11,7 +11,7 @@
 //! * `late_commit`: a disconnected process, and its late commit.
 //! * [`scarce_resources`]: no file descriptors, no memory.
 //! * [`full_disk`]: no space on the disk, and space again.
-//! * [`lost_file`]: a file that is removed while it is used.
+//! * [`lost_file`]: a file that is removed, or a schema that is dropped, while it is used.
 //! * [`panics`]: user code that panics.
 //! * [`metrics`]: the counters of a worker.
 //!

@@ -14,7 +14,10 @@ use throwaway::wait_until;
 
 use crate::mixed_program::{Replay, StartOrder};
 use crate::process_folder::ProcessFolder;
-use crate::{between_attempts, chain_program, during_sleep, failing_program, mixed_program};
+use crate::{
+    between_attempts, chain_program, compensating_program, during_sleep, failing_program, mixed_program,
+    schedules, streaming,
+};
 
 const SIGKILL: i32 = 9;
 
@@ -34,6 +37,8 @@ pub(crate) enum Program {
     Mixed(StartOrder, Replay),
     /// Cancels, deadlines, payloads that cannot be decoded, and a build that lacks code.
     Failing,
+    /// Runs that fail and compensate.
+    Compensating,
     /// Many runs of some slow steps.
     Chains {
         /// The number of runs that it starts.
@@ -45,6 +50,10 @@ pub(crate) enum Program {
     Sleeper,
     /// A run with one step in progress and one between two attempts.
     Pauser,
+    /// A run whose step writes to a stream.
+    Streamer,
+    /// A worker that serves schedules.
+    Schedules,
 }
 
 const PROGRAM: &str = "OUTLAST_CRASH_PROGRAM";
@@ -81,11 +90,14 @@ pub(crate) async fn run_child(args: ChildArgs) -> Result<(), Error> {
             mixed_program::run(&process_folder, world.clone(), order, replay).await?
         }
         Program::Failing => failing_program::run(&process_folder, world.clone()).await?,
+        Program::Compensating => compensating_program::run(&process_folder, world.clone()).await?,
         Program::Chains { starts, live } => {
             chain_program::run(&process_folder, world.clone(), starts, live).await?
         }
         Program::Sleeper => during_sleep::run(&process_folder, world.clone()).await?,
         Program::Pauser => between_attempts::run(&process_folder, world.clone()).await?,
+        Program::Streamer => streaming::run(&process_folder, world.clone()).await?,
+        Program::Schedules => schedules::run(world.clone()).await?,
     };
     process_folder.write_result(world.points(), outputs);
     Ok(())

@@ -1,10 +1,12 @@
-//! Crash tests: real child processes are killed with SIGKILL, on one SQLite file; [`sweep`] and [`two_processes`] also
+//! Crash tests: real child processes are killed with SIGKILL, on one SQLite file; [`sweep`], [`schedules`] and [`two_processes`] also
 //! run on Postgres.
 //!
 //! * [`sweep`]: a program killed at every commit point, one point per child.
 //! * [`repeated_kills`]: a program killed from outside at random times, repeatedly.
 //! * [`during_sleep`]: a run whose process dies while it sleeps.
 //! * [`between_attempts`]: a step whose process dies between two of its attempts.
+//! * [`streaming`]: a step whose process dies while it writes to a stream that another process reads.
+//! * [`schedules`]: three processes that serve schedules and are killed repeatedly.
 //! * [`two_processes`]: two processes on one file, one of which dies.
 //!
 //! A child is this test binary again, with environment variables that select a program: [`child_program`]. It logs the
@@ -17,13 +19,16 @@
 mod between_attempts;
 mod chain_program;
 mod child;
+mod compensating_program;
 mod during_sleep;
 mod failing_program;
 mod mixed_program;
 mod postgres_schema;
 mod process_folder;
 mod repeated_kills;
+mod schedules;
 mod snapshot;
+mod streaming;
 mod sweep;
 mod two_processes;
 

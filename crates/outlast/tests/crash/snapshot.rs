@@ -130,7 +130,7 @@ impl RunSnapshot {
     /// The attempts that the history announces.
     fn announced(&self) -> BTreeSet<AttemptId> {
         let attempts = self.events().filter_map(|event| match event {
-            Event::StepStarted { op, .. } => Some((op.0, 1)),
+            Event::StepStarted { op, .. } | Event::CompensationStarted { op, .. } => Some((op.0, 1)),
             Event::StepRetried { op, attempt, .. } => Some((op.0, attempt + 1)),
             _ => None,
         });
@@ -142,7 +142,9 @@ impl RunSnapshot {
         let mut open = BTreeMap::new();
         for event in self.events() {
             match event {
-                Event::StepStarted { op, .. } => drop(open.insert(op.0, 1)),
+                Event::StepStarted { op, .. } | Event::CompensationStarted { op, .. } => {
+                    open.insert(op.0, 1);
+                }
                 Event::StepRetried { op, attempt, .. } => drop(open.insert(op.0, attempt + 1)),
                 Event::CancelRequested { ends, .. } => {
                     open.retain(|open, _| !ends.iter().any(|op| op.0 == *open))

@@ -9,9 +9,9 @@ use tempfile::TempDir;
 
 use crate::child::{ChildArgs, ChildExit, ChildProcess, Program};
 use crate::mixed_program::{ExpectedRun, Replay, StartOrder};
-use crate::process_folder::{Outputs, ProcessFolder};
+use crate::process_folder::{Effect, Outputs, ProcessFolder};
 use crate::snapshot::{AttemptCounts, WorldSnapshot, attempt_counts, check_attempt_counts};
-use crate::{failing_program, mixed_program};
+use crate::{compensating_program, failing_program, mixed_program};
 
 /// The number of concurrent trials.
 const CONCURRENT_TRIALS: usize = 3;
@@ -28,11 +28,13 @@ const SEQUENTIAL: Program = Program::Mixed(StartOrder::Sequential, Replay::WhenN
 const CONCURRENT: Program = Program::Mixed(StartOrder::Concurrent, Replay::WhenNeeded);
 const REPLAYED: Program = Program::Mixed(StartOrder::Concurrent, Replay::EveryTurn);
 const FAILING: Program = Program::Failing;
+const COMPENSATING: Program = Program::Compensating;
 
 /// The runs of a program.
 fn runs(program: Program) -> &'static [ExpectedRun] {
     match program {
         Program::Failing => &failing_program::RUNS,
+        Program::Compensating => &compensating_program::RUNS,
         _ => &mixed_program::RUNS,
     }
 }
@@ -60,6 +62,17 @@ fn a_process_that_takes_over_may_be_killed_at_every_commit_point_too() {
 #[test]
 fn runs_in_trouble_survive_a_kill_at_every_commit_point() {
     sweep(FAILING, WorldLocation::File, KillPoints::All, KillsPerTrial::Once);
+}
+
+#[test]
+fn runs_that_compensate_survive_a_kill_at_every_commit_point() {
+    sweep(COMPENSATING, WorldLocation::File, KillPoints::All, KillsPerTrial::Once);
+}
+
+#[test]
+#[ignore = "takes a minute: cargo xtask chaos --sweep"]
+fn runs_that_compensate_survive_a_kill_at_every_commit_point_of_their_recovery() {
+    sweep(COMPENSATING, WorldLocation::File, KillPoints::All, KillsPerTrial::Twice);
 }
 
 #[test]
@@ -104,6 +117,19 @@ mod on_postgres {
     fn runs_in_trouble_survive_a_kill_at_some_commit_points() {
         throwaway::needs_postgres!();
         sweep(FAILING, SERVER, SOME, KillsPerTrial::Once);
+    }
+
+    #[test]
+    fn runs_that_compensate_survive_a_kill_at_some_commit_points() {
+        throwaway::needs_postgres!();
+        sweep(COMPENSATING, SERVER, SOME, KillsPerTrial::Once);
+    }
+
+    #[test]
+    #[ignore = "takes minutes: cargo xtask chaos --sweep --world postgres"]
+    fn every_point_of_runs_that_compensate() {
+        throwaway::needs_postgres!();
+        sweep(COMPENSATING, SERVER, KillPoints::All, KillsPerTrial::Once);
     }
 
     #[test]
@@ -220,8 +246,10 @@ impl KillPoints {
     fn kills_min(self, program: Program, kills: KillsPerTrial) -> u64 {
         match (self, kills, program) {
             (Self::Some(some), ..) => some,
+            (Self::All, KillsPerTrial::Twice, COMPENSATING) => 18,
             (Self::All, KillsPerTrial::Twice, _) => 35,
             (Self::All, KillsPerTrial::Once, FAILING) => 45,
+            (Self::All, KillsPerTrial::Once, COMPENSATING) => 30,
             (Self::All, KillsPerTrial::Once, SEQUENTIAL) => 105,
             (Self::All, KillsPerTrial::Once, _) => 65,
         }
@@ -330,7 +358,7 @@ fn reference(program: Program, location: WorldLocation) -> ReferenceRun {
     let trial = KilledTrial::new(program, location, Vec::new());
     let process_folder = trial.process_folder.clone();
     assert_eq!(trial.run_child(None), ChildExit::Done);
-    check_end(program, &WorldSnapshot::take(&process_folder));
+    check_end(program, &WorldSnapshot::take(&process_folder), &process_folder.effects());
     let (report, attempt_counts) = (process_folder.report(), attempt_counts(&process_folder.effects()));
     let outputs: Outputs = runs(program).iter().map(|run| (run.key.into(), run.output.into())).collect();
     assert_eq!(report.outputs, outputs);
@@ -341,10 +369,12 @@ fn reference(program: Program, location: WorldLocation) -> ReferenceRun {
     ReferenceRun { points: report.points, outputs, attempt_counts }
 }
 
-fn check_end(program: Program, end: &WorldSnapshot) {
+fn check_end(program: Program, end: &WorldSnapshot, effects: &[Effect]) {
     end.check_end(runs(program).iter().map(|run| run.key.into()));
-    if program == FAILING {
-        failing_program::check_end(end);
+    match program {
+        FAILING => failing_program::check_end(end),
+        COMPENSATING => compensating_program::check_end(end, effects),
+        _ => {}
     }
 }
 
@@ -394,7 +424,7 @@ impl KilledTrial {
             schema.end_dead_sessions();
         }
         let end = WorldSnapshot::take(&process_folder);
-        check_end(self.program, &end);
+        check_end(self.program, &end, &process_folder.effects());
         assert_eq!(process_folder.session_locks(), 0, "no session's lock is left");
         assert_eq!(process_folder.report().outputs, reference.outputs);
         check_takeover(crashes.last().unwrap(), &end, &process_folder, self.location.clock_offset());

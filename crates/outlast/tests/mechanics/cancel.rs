@@ -343,7 +343,7 @@ async fn a_step_without_a_running_attempt_ends_with_the_cancel(engine: TestEngin
     assert!(error.is_cancelled() && !error.is_maybe_attempted(), "its pause was not over: {error}");
     assert_eq!(ended_by_cancel(&engine, run.id()).await, (vec![0], vec![]));
     let views = engine.client.operations(run.id()).await.unwrap();
-    assert_eq!((views[0].status, views[0].attempts), (OperationStatus::Cancelled, 1));
+    assert_eq!((views[0].status, views[0].attempt_count), (OperationStatus::Cancelled, 1));
 }
 
 async fn a_step_that_a_lost_worker_may_have_attempted_says_so(engine: TestEngine) {

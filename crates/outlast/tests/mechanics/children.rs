@@ -13,6 +13,7 @@ on_every_world! {
     a_parent_awaits_its_childs_output,
     a_childs_failure_is_the_parents_to_handle,
     a_child_of_a_child_knows_its_parent_and_its_root,
+    a_workflow_can_start_itself_as_a_child,
     a_child_that_takes_too_long_is_cancelled,
     an_end_in_time_does_not_lose_against_the_timeout,
     children_are_cancelled_when_their_parent_ends,
@@ -47,6 +48,28 @@ async fn only(engine: &TestEngine, workflow: &str) -> RunView {
     let mut runs = runs.unwrap().runs;
     assert_eq!(runs.len(), 1, "runs of {workflow}");
     runs.remove(0)
+}
+
+/// The sum of the numbers up to this one: each level is a run.
+#[workflow]
+async fn sum_up_to(ctx: Context, number: u32) -> Result<u32, Error> {
+    ctx.note(&format!("add {number}")).await?;
+    match number {
+        0 => Ok(0),
+        _ => Ok(number + ctx.child(sum_up_to, number - 1).await?),
+    }
+}
+
+async fn a_workflow_can_start_itself_as_a_child(engine: TestEngine) {
+    let worker = engine.worker(sum_up_to).await;
+    let run = engine.client.start(sum_up_to, 20).await.unwrap();
+    engine.steps.wait_for_log("add 10", 1).await;
+    engine.crash(worker);
+    let _worker = engine.worker(sum_up_to).await;
+    engine.settle().await;
+    assert_eq!(run.output().await.unwrap(), 210);
+    let runs = engine.client.list().root(run.id()).await.unwrap().runs;
+    assert_eq!(runs.len(), 21, "each level is a run of its own");
 }
 
 async fn a_parent_awaits_its_childs_output(engine: TestEngine) {

@@ -16,6 +16,7 @@ on_every_world! {
     a_wake_of_one_timer_leaves_the_others,
     a_timer_that_lost_a_race_which_was_woken_is_shown_as_dropped,
     a_wake_leaves_timeouts_and_pauses_as_they_are,
+    a_wake_of_one_step_makes_its_next_attempt_now,
     a_wake_is_for_the_sleeps_of_its_moment,
     a_wake_without_a_worker_counts,
     a_wake_of_an_ended_run_is_a_conflict,
@@ -95,7 +96,7 @@ async fn bad_sends_are_errors_at_the_await(engine: TestEngine) {
         (run.send("", &1), invalid),
         (run.send("x", &1).key(""), invalid),
         (run.send("x", &1).key("k".repeat(257)), limit),
-        (run.send(&"n".repeat(129), &1), limit),
+        (run.send("n".repeat(129), &1), limit),
         (run.send("x", &1).header("h", "v".repeat(20_000)), limit),
         (run.send("x", &"x".repeat(5_000_000)), limit),
         (engine.client.send(RunId::from_bits(7), "x", &1), ErrorKind::NotFound),
@@ -190,6 +191,27 @@ async fn a_wake_leaves_timeouts_and_pauses_as_they_are(engine: TestEngine) {
     assert_eq!(run.output().await.unwrap(), 3);
     assert_eq!(engine.steps.times("flaky"), ["0s", "1s", "3s"]);
     assert_eq!(engine.view(run.id()).await.ended_at, Some(engine.time_after_begin("1h")));
+}
+
+async fn a_wake_of_one_step_makes_its_next_attempt_now(engine: TestEngine) {
+    #[workflow]
+    async fn persistent(ctx: Context) -> Result<u32, Error> {
+        ctx.flaky(2).await
+    }
+    let _worker = engine.worker(persistent).await;
+    let run = engine.client.start(persistent, ()).await.unwrap();
+    engine.settle().await;
+    assert!(engine.view(run.id()).await.is_retrying);
+    engine.client.wake_timer(run.id(), OpNumber(0)).await.unwrap();
+    engine.settle().await;
+    assert_eq!(engine.steps.times("flaky"), ["0s", "0s"]);
+    let steps = engine.client.steps(run.id()).await.unwrap();
+    let attempts: Vec<_> =
+        steps[0].attempts.iter().map(|attempt| (attempt.number, attempt.ended_at.is_some())).collect();
+    assert_eq!(attempts, [(1, true), (2, true), (3, false)]);
+    engine.clock.run_until_idle().await;
+    assert_eq!(run.output().await.unwrap(), 3);
+    assert_eq!(engine.steps.times("flaky"), ["0s", "0s", "2s"], "the next pause is not affected");
 }
 
 async fn a_wake_is_for_the_sleeps_of_its_moment(engine: TestEngine) {
@@ -389,7 +411,10 @@ async fn terminate_is_idempotent(engine: TestEngine) {
     let _worker = engine.worker(sleepy).await;
     let run = engine.client.start(sleepy, ()).await.unwrap();
     engine.settle().await;
-    let answers = join!(run.terminate("enough"), run.terminate("enough"), run.terminate("enough"));
+    let answers = {
+        let terminate = || run.terminate("enough").into_future();
+        join!(terminate(), terminate(), terminate())
+    };
     assert!(answers.0.is_ok() && answers.1.is_ok() && answers.2.is_ok());
     assert_terminated(&engine, &run).await;
     let ended = Cancel::AlreadyEnded(Status::Cancelled);

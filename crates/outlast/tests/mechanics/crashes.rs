@@ -182,7 +182,7 @@ async fn a_step_that_fails_an_attempt_clears_the_crashes(engine: TestEngine) {
     engine.steps.wait_for_log("began second time", 2).await;
     assert_eq!(engine.view(run.id()).await.crashes, 1);
     let operations = engine.client.operations(run.id()).await.unwrap();
-    assert_eq!((operations[0].attempts, operations[0].crashed), (1, 1));
+    assert_eq!((operations[0].attempt_count, operations[0].crashed), (1, 1));
     engine.steps.open("second time");
     engine.wait_for_status(run.id(), Status::Waiting).await;
     assert_eq!(engine.view(run.id()).await.crashes, 0);

@@ -23,6 +23,8 @@ enum Fault {
     LoseAnswer,
     /// Returns `Unavailable` without executing the call.
     Refuse,
+    /// Returns the error without executing the call.
+    Fail(WorldError),
     /// As the other two, but each turn is answered with the error, not the call as a whole.
     AnswerEach { error: WorldError, is_done: bool },
     /// Executes the call, and answers the elements from this position on with `Unavailable`.
@@ -44,6 +46,8 @@ struct FaultState {
     sizes: BTreeMap<Call, Vec<usize>>,
     fenced: usize,
     is_unavailable: bool,
+    /// The error of all calls, if the storage is gone.
+    gone: Option<WorldError>,
     unreadable: BTreeSet<RunId>,
     /// The runs whose turns are refused, with the errors.
     refused: BTreeMap<RunId, WorldError>,
@@ -97,6 +101,16 @@ impl Faults {
         self.state.lock().is_unavailable = is_unavailable;
     }
 
+    /// From now on all calls that faults can affect return the error, or none.
+    pub(super) fn set_gone(&self, error: Option<WorldError>) {
+        self.state.lock().gone = error;
+    }
+
+    /// Answers the next call with the error, without executing it.
+    pub(super) fn fail(&self, call: Call, error: WorldError) {
+        self.plan(call, 0, |_| true, Fault::Fail(error));
+    }
+
     /// From now on the turns of this run are refused with the error. Those of other runs in the same call are not.
     pub(super) fn refuse_turns_of(&self, run: RunId, error: WorldError) {
         self.state.lock().refused.insert(run, error);
@@ -139,6 +153,11 @@ impl Faults {
         self.plan(Call::Commit, 0, |_| true, Fault::AnswerEach { error, is_done });
     }
 
+    /// Executes `first` just before a commit, after `skip` others.
+    pub(super) fn before_commit(&self, skip: usize, first: impl Future<Output = ()> + Send + 'static) {
+        self.plan(Call::Commit, skip, |_| true, Fault::Before(Box::pin(first)));
+    }
+
     /// Executes `first` just before the next commit with a turn that fires a timer.
     pub(super) fn before_a_timer_fires(&self, first: impl Future<Output = ()> + Send + 'static) {
         let fires = |turns: &[Turn]| turns.iter().any(|turn| turn.fired_until.is_some());
@@ -176,6 +195,11 @@ impl Faults {
         self.sizes(call).len()
     }
 
+    /// The number of all calls.
+    pub(super) fn total(&self) -> usize {
+        self.state.lock().sizes.values().map(Vec::len).sum()
+    }
+
     /// The number of elements of each call.
     pub(super) fn sizes(&self, call: Call) -> Vec<usize> {
         self.state.lock().sizes.get(&call).cloned().unwrap_or_default()
@@ -203,6 +227,9 @@ impl Faults {
     fn next(&self, call: Call, size: usize, turns: &[Turn]) -> Option<Fault> {
         let mut state = self.state.lock();
         state.sizes.entry(call).or_default().push(size);
+        if let Some(error) = &state.gone {
+            return Some(Fault::Fail(error.clone()));
+        }
         if state.is_unavailable {
             return Some(Fault::Refuse);
         }
@@ -251,6 +278,7 @@ async fn answer<T>(
     match fault {
         None => calling.await,
         Some(Fault::Refuse | Fault::AnswerEach { .. }) => Err(unavailable()),
+        Some(Fault::Fail(error)) => Err(error),
         Some(Fault::LoseAnswer | Fault::LoseAnswersFrom(_)) => calling.await.and(Err(unavailable())),
         Some(Fault::Before(first)) => {
             first.await;
@@ -406,6 +434,7 @@ impl WorldWrapper for FaultyWorld {
         match self.faults.next(Call::Claim, request.limit, &[]) {
             None => self.inner.claim(session, request).await.map(|work| self.faults.hide_unreadable(work)),
             Some(Fault::Refuse | Fault::AnswerEach { .. }) => Err(unavailable()),
+            Some(Fault::Fail(error)) => Err(error),
             Some(Fault::Before(first)) => {
                 first.await;
                 self.inner.claim(session, request).await

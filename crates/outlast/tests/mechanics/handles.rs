@@ -12,6 +12,7 @@ on_every_world! {
     old_names_of_a_handle_are_accepted,
     a_run_of_a_handle_survives_a_crash,
     a_handle_is_registered_once,
+    a_hook_with_a_type_takes_what_is_sent_to_it_by_constant_or_by_name,
 }
 
 const SHOUT: Step<String, String> =
@@ -25,6 +26,29 @@ async fn loud(ctx: Context, word: String) -> Result<String, Error> {
 async fn shout(cx: StepContext<StepState>, word: String) -> Result<String, std::fmt::Error> {
     cx.state().log("shout");
     if word == "fails" { Err(std::fmt::Error) } else { Ok(word.to_uppercase()) }
+}
+
+const RATING: Hook<u8> = Hook::new("rating");
+const NOTE: Hook<String> = Hook::new("note");
+
+#[workflow]
+async fn survey(ctx: Context) -> Result<String, Error> {
+    let first = ctx.hook(RATING).await?;
+    let second: u8 = ctx.hook("rating").await?;
+    let note = ctx.hook(NOTE).timeout("1d").received().await?;
+    let user = note.headers.get("user").map_or("", String::as_str);
+    Ok(format!("{first} {second} {} by {user} at {}", note.payload, note.at))
+}
+
+async fn a_hook_with_a_type_takes_what_is_sent_to_it_by_constant_or_by_name(engine: TestEngine) {
+    let _worker = engine.worker(survey).await;
+    let run = engine.client.start(survey, ()).key("k").await.unwrap();
+    run.send(RATING, &4).await.unwrap();
+    engine.client.by_key("k").send(RATING.name(), &5).await.unwrap();
+    engine.settle().await;
+    let at = engine.clock.now();
+    engine.client.send(run.id(), NOTE, "fine").header("user", "ada").await.unwrap();
+    assert_eq!(run.output().await.unwrap(), format!("4 5 fine by ada at {at}"));
 }
 
 async fn a_handle_has_the_code_that_the_worker_gives_it(engine: TestEngine) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use outlast::prelude::*;
-use outlast::{ListCall, Page, RunId, Status};
+use outlast::{FailureQuery, FlagFilter, ListCall, Page, RunId, Status};
 
 use super::test_engine::{TestEngine, on_every_world};
 
@@ -13,6 +13,8 @@ on_every_world! {
     a_list_chooses_by_tags,
     tags_that_a_workflow_sets_are_found,
     a_list_chooses_by_time,
+    a_list_chooses_by_the_time_of_the_end_and_by_flag,
+    failed_runs_are_listed_with_their_failures,
     a_list_chooses_by_text_and_key,
     a_list_chooses_by_parent_and_root,
     choices_narrow_each_other,
@@ -111,6 +113,48 @@ async fn a_list_chooses_by_time(engine: TestEngine) {
     assert_eq!(listed(engine.client.list().created_from(hour)).await, late);
     assert_eq!(listed(engine.client.list().created_before(hour)).await, early);
     assert!(listed(engine.client.list().created_from(hour).created_before(hour)).await.is_empty());
+}
+
+async fn a_list_chooses_by_the_time_of_the_end_and_by_flag(engine: TestEngine) {
+    let _worker = engine.worker((nap, quick)).await;
+    let waits = engine.client.start(nap, ()).await.unwrap();
+    let ended = engine.client.start(quick, ()).await.unwrap();
+    ended.output().await.unwrap();
+    engine.settle().await;
+    let list = || engine.client.list();
+    let at = engine.view(ended.id()).await.ended_at.unwrap();
+    assert_eq!(listed(list().ended_from(at)).await, [ended.id()]);
+    assert!(listed(list().ended_before(at)).await.is_empty());
+    assert!(listed(list().flag(FlagFilter::Retrying)).await.is_empty());
+    let both = [waits.id(), RunId::from_bits(1), ended.id()];
+    let views = engine.client.runs_by_id(&both).await.unwrap();
+    assert_eq!(views, [engine.view(waits.id()).await, engine.view(ended.id()).await]);
+    let events = engine.client.events(waits.id()).await.unwrap();
+    assert_eq!(engine.client.event_count(waits.id()).await.unwrap(), events.len() as u64);
+    assert_eq!(engine.client.events(waits.id()).from(1).await.unwrap(), events[1..]);
+}
+
+async fn failed_runs_are_listed_with_their_failures(engine: TestEngine) {
+    #[workflow]
+    async fn hopeless(ctx: Context, order: u32) -> Result<(), Error> {
+        ctx.call("charge", order, async |order: u32| {
+            Err::<(), _>(StepError::fatal(format!("no card for order {order}")))
+        })
+        .await
+    }
+    let _worker = engine.worker((hopeless, quick)).await;
+    engine.client.start(quick, ()).await.unwrap().output().await.unwrap();
+    for order in [1, 22] {
+        engine.client.start(hopeless, order).await.unwrap().output().await.unwrap_err();
+    }
+    let failed = engine.client.failures(FailureQuery::default()).await.unwrap();
+    let failures: Vec<_> = failed.iter().map(|run| run.failure.clone().unwrap()).collect();
+    assert_eq!(failures.len(), 2);
+    assert!(failures[0].message.contains("no card for order 22"), "{}", failures[0].message);
+    assert_eq!(failures[0].step.as_deref(), Some("charge"));
+    let fingerprint = Some(failures[0].fingerprint);
+    let query = FailureQuery { fingerprint, ..FailureQuery::default() };
+    assert_eq!(engine.client.failures(query).await.unwrap().len(), 2, "they differ only in a number");
 }
 
 async fn a_list_chooses_by_text_and_key(engine: TestEngine) {

@@ -212,7 +212,7 @@ async fn calls_over_a_limit_are_refused_and_change_nothing(engine: TestEngine) {
 
     let run = engine.client.start(echo, "a".to_owned()).await.unwrap();
     assert_eq!(run.send("x", &large).await.unwrap_err().kind(), ErrorKind::Limit);
-    assert_eq!(run.send(&"n".repeat(129), &1).await.unwrap_err().kind(), ErrorKind::Limit);
+    assert_eq!(run.send("n".repeat(129), &1).await.unwrap_err().kind(), ErrorKind::Limit);
     assert_eq!(run.send("", &1).await.unwrap_err().kind(), ErrorKind::Invalid);
     assert_eq!(engine.view(run.id()).await.sent, 0);
 }

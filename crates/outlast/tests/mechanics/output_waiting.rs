@@ -108,8 +108,7 @@ async fn mark_stuck(world: &Arc<dyn World>, runs: &[RunId]) {
     };
     let claimed = world.claim(session, request).await.unwrap().claimed;
     let turn = |(number, claimed): (usize, &outlast::core::Claimed)| {
-        let stuck =
-            Stuck { reason: StuckReason::Diverged, message: "no such step".into(), build: "broken".into() };
+        let stuck = Stuck::new(StuckReason::Diverged, "no such step").in_build("broken");
         let then = if runs.contains(&claimed.run) { Then::Stuck(stuck) } else { Then::Release };
         let id = TurnId::from_bits(1_000 + number as u128);
         Turn { then, ..Turn::following(&LastTurn::of(claimed), id, claimed.turn_at, "broken".into()) }

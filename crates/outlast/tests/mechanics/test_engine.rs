@@ -249,10 +249,17 @@ fn line(event: &Event, at: Timestamp) -> String {
     let op = event.op().map(|op| format!("{op} ")).unwrap_or_default();
     let detail = match event {
         Event::StepStarted { name, .. } | Event::HookOpened { name, .. } => name.to_string(),
+        Event::CompensationRegistered(registered) => registered.step.to_string(),
+        Event::CompensationsKept { of, .. } => {
+            of.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+        }
+        Event::CompensationStarted { of, .. } => of.to_string(),
+        Event::RunCompensating { ends_as, failure } => format!("{ends_as}: {}", failure.message),
         Event::StepCompleted { output, .. }
         | Event::ChildCompleted { output, .. }
         | Event::RunCompleted { output } => format!("{output:?}"),
         Event::ChildStarted(child) => child.workflow.to_string(),
+        Event::RunContinued(next) => format!("{} next {}", next.generation, next.next_op),
         Event::TagsSet { tags, .. } => format!("{tags:?}"),
         Event::TimerWoken { ops, .. } => ops.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
         Event::StepFailed { failure, .. }
@@ -402,26 +409,26 @@ pub(super) async fn flaky(cx: StepContext<StepState>, fails: u32) -> Result<u32,
 
 /// Shortcuts for the steps of this module.
 pub(super) trait StepCalls {
-    fn note(&self, word: &str) -> StepOperation<String>;
-    fn blocked(&self, gate: &str) -> StepOperation<String>;
-    fn stoppable(&self, gate: &str) -> StepOperation<String>;
-    fn flaky(&self, fails: u32) -> StepOperation<u32>;
+    fn note(&self, word: &str) -> StepOperation<String, String>;
+    fn blocked(&self, gate: &str) -> StepOperation<String, String>;
+    fn stoppable(&self, gate: &str) -> StepOperation<String, String>;
+    fn flaky(&self, fails: u32) -> StepOperation<u32, u32>;
 }
 
 impl StepCalls for Context {
-    fn note(&self, word: &str) -> StepOperation<String> {
+    fn note(&self, word: &str) -> StepOperation<String, String> {
         self.step(note, word.to_owned())
     }
 
-    fn blocked(&self, gate: &str) -> StepOperation<String> {
+    fn blocked(&self, gate: &str) -> StepOperation<String, String> {
         self.step(blocked, gate.to_owned())
     }
 
-    fn stoppable(&self, gate: &str) -> StepOperation<String> {
+    fn stoppable(&self, gate: &str) -> StepOperation<String, String> {
         self.step(stoppable, gate.to_owned())
     }
 
-    fn flaky(&self, fails: u32) -> StepOperation<u32> {
+    fn flaky(&self, fails: u32) -> StepOperation<u32, u32> {
         self.step(flaky, fails)
     }
 }

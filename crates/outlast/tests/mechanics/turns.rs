@@ -254,7 +254,12 @@ fn taken(key: &str) -> outlast::core::Start {
         rules: outlast_core::event::RULES,
         queue: outlast::core::queue::default_queue(),
         priority: 0,
-        key: Some(outlast::core::StartKey { text: key.into(), digest: input.digest(), window: None }),
+        key: Some(outlast::core::StartKey {
+            text: key.into(),
+            digest: input.digest(),
+            window: None,
+            policy: Default::default(),
+        }),
         input,
         headers: outlast::core::Headers::new(),
         tags: Default::default(),

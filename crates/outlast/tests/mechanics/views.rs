@@ -116,7 +116,7 @@ async fn operations_show_the_actions_of_a_run(engine: TestEngine) {
     assert_eq!(views[1].input_as::<String>().unwrap().as_deref(), Some("hello"));
     assert_eq!(views[1].output_as::<String>().unwrap().as_deref(), Some("hello"));
     assert!(views[1].output_as::<u32>().is_err());
-    assert_eq!((views[1].attempts, views[2].attempts), (1, 3));
+    assert_eq!((views[1].attempt_count, views[2].attempt_count), (1, 3));
     assert_eq!(
         (views[2].started_at, views[2].ended_at),
         (engine.time_after_begin("0s"), Some(engine.time_after_begin("3s")))
@@ -143,14 +143,14 @@ async fn operations_of_a_run_under_way_are_open(engine: TestEngine) {
     let run = engine.client.start(under_way, ()).await.unwrap();
     engine.wait_for_history(run.id(), |history| history.contains("step_retried")).await;
     let steps = engine.client.steps(run.id()).await.unwrap();
-    assert_eq!((steps[0].status, steps[0].attempts), (OperationStatus::Open, 1));
-    assert_eq!((steps[1].attempts, steps[1].retry_at), (1, Some(engine.time_after_begin("1s"))));
+    assert_eq!((steps[0].status, steps[0].attempt_count), (OperationStatus::Open, 1));
+    assert_eq!((steps[1].attempt_count, steps[1].retry_at), (1, Some(engine.time_after_begin("1s"))));
     assert_eq!(steps[1].failure.as_ref().unwrap().message, "failure 1");
     assert!(steps.iter().all(|step| step.ended_at.is_none() && step.output.is_none()));
     engine.steps.open("gate");
     engine.clock.run_until_idle().await;
     let steps = engine.client.steps(run.id()).await.unwrap();
-    assert_eq!((steps[1].status, steps[1].attempts), (OperationStatus::Failed, 4));
+    assert_eq!((steps[1].status, steps[1].attempt_count), (OperationStatus::Failed, 4));
     assert_eq!(steps[1].failure.as_ref().unwrap().message, "failure 4");
 }
 
@@ -331,7 +331,8 @@ async fn workers_report_their_code(engine: TestEngine) {
     assert_eq!((workers.len(), workers[0].build.as_str()), (1, "7"));
     let code: Vec<_> = workers[0].workflows().map(|code| (&*code.workflow, code.version)).collect();
     assert_eq!(code, [("double", 1), ("everything", 1)]);
-    let steps: Vec<_> = workers[0].steps().collect();
+    // Built-in steps depend on the features of the crate.
+    let steps: Vec<_> = workers[0].steps().filter(|step| !step.starts_with("outlast:")).collect();
     assert_eq!(steps, ["blocked", "flaky", "note", "stoppable"]);
     worker.stop().await.unwrap();
     assert!(engine.client.workers().await.unwrap().is_empty());

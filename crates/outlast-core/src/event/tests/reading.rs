@@ -78,8 +78,12 @@ fn a_missing_field_is_an_error_that_names_it() {
             cut[0].as_object_mut().unwrap().remove(field);
             let Err(error) = Event::read_all(&cut.to_string()) else { continue };
             // A recorded value is there, or the failure that stands for it.
-            let missing =
-                if field == "failure" && event.kind() == "value_recorded" { "value" } else { field };
+            let missing = match (&**field, event.kind()) {
+                ("failure", "value_recorded" | "iteration_ended") => "value",
+                // The step that it undoes, or its input.
+                ("failure" | "of", "compensation_registered") => "input",
+                (field, _) => field,
+            };
             let text = format!("event `{}` has no field `{missing}`", event.kind());
             assert_eq!(error.to_string(), text);
             required.entry(event.kind()).or_default().insert(missing.to_owned());
@@ -94,14 +98,21 @@ fn a_missing_field_is_an_error_that_names_it() {
         child_dropped: {"op"}
         child_failed: {"failure", "op"}
         child_started: {"input", "on_parent_end", "op", "run", "version", "workflow"}
+        compensation_registered: {"input", "name", "op"}
+        compensation_started: {"of", "op", "run"}
+        compensations_kept: {"op"}
         hook_closed: {"op"}
         hook_opened: {"name", "op"}
         hook_received: {"message", "name", "payload"}
         hook_rejected: {"message", "name", "reason"}
         hook_taken: {"message", "op"}
+        iteration_ended: {"iteration", "of", "op", "value"}
+        loop_started: {"name", "op"}
         operation_cancelled: {"op"}
         run_cancelled: {"failure"}
+        run_compensating: {"ends_as", "failure"}
         run_completed: {"output"}
+        run_continued: {"generation", "input", "next_op", "parent_op", "root", "skips_from", "version", "workflow"}
         run_failed: {"failure"}
         run_started: {"input", "parent_op", "root", "version", "workflow"}
         run_terminated: {"failure"}

@@ -1,8 +1,8 @@
 //! [`IndexScan`]: the part of a list of runs that one index contains in the order of ids.
 
 use outlast_core::paging::IdRange;
-use outlast_core::queue::STEP_PREFIX;
-use outlast_core::{RunId, RunQuery, RunView, Status, WorldError};
+use outlast_core::queue::{BUILT_IN_PREFIX, STEP_PREFIX};
+use outlast_core::{FlagFilter, RunId, RunQuery, RunView, Status, WorldError};
 use tokio_postgres::types::ToSql;
 
 use super::read_views;
@@ -41,11 +41,14 @@ impl IndexScan {
         let mut statuses = query.statuses.clone();
         statuses.sort_unstable();
         statuses.dedup();
-        if let Some(mut scan) = Self::of_selective_index(query, schema) {
-            scan.filter_by_statuses(&statuses);
-            scan.filter_by_workflow(query);
-            scan.filter_by_rest(query);
-            return vec![scan];
+        let mut selective = Self::of_selective_indexes(query, schema);
+        if !selective.is_empty() {
+            for scan in &mut selective {
+                scan.filter_by_statuses(&statuses);
+                scan.filter_by_workflow(query);
+                scan.filter_by_rest(query);
+            }
+            return selective;
         }
         let mut scans: Vec<Self> = match &query.workflow {
             _ if !statuses.is_empty() => {
@@ -77,20 +80,51 @@ impl IndexScan {
         }
     }
 
-    /// The scan for a parent, a root or a tag, whose lists contain few of all runs.
-    fn of_selective_index(query: &RunQuery, schema: &str) -> Option<Self> {
-        let mut scan = Self::new(schema);
+    /// The scans for a parent, a root, marks, a flag or a tag, whose lists contain few of all runs; none if the query names none of
+    /// them.
+    fn of_selective_indexes(query: &RunQuery, schema: &str) -> Vec<Self> {
         if let Some(parent) = query.parent {
-            scan.add_leading_column("runs.parent", parent.to_string());
-            scan.index_filters.push("runs.parent IS NOT NULL".into());
-            return Some(scan);
+            return vec![Self::of_parent(schema, parent)];
         }
         if let Some(root) = query.root {
-            scan.add_leading_column("runs.root", root.to_string());
-            scan.index_filters.push("runs.root IS NOT NULL".into());
-            return Some(scan);
+            // The children of a root are only in the index of children, so that their rows have fewer index entries.
+            let mut deeper = Self::new(schema);
+            deeper.add_leading_column("runs.root", root.to_string());
+            deeper.index_filters.push("runs.root <> runs.parent".into());
+            let mut children = Self::of_parent(schema, root);
+            children.index_filters.push("runs.root = runs.parent".into());
+            return vec![children, deeper];
         }
-        let (name, value) = query.tags.first_key_value()?;
+        if !query.marks.is_empty() {
+            let mut scan = Self::new(schema);
+            scan.index_filters.push("runs.marks <> 0".into());
+            return vec![scan];
+        }
+        if let Some(flag) = query.flag {
+            let mut scan = Self::new(schema);
+            scan.index_filters.push(match flag {
+                FlagFilter::Retrying => "runs.retrying".into(),
+                _ => "runs.cancel_requested AND runs.ended_at IS NULL".into(),
+            });
+            return vec![scan];
+        }
+        query
+            .tags
+            .first_key_value()
+            .map(|(name, value)| Self::of_tag(schema, name, value))
+            .into_iter()
+            .collect()
+    }
+
+    fn of_parent(schema: &str, parent: RunId) -> Self {
+        let mut scan = Self::new(schema);
+        scan.add_leading_column("runs.parent", parent.to_string());
+        scan.index_filters.push("runs.parent IS NOT NULL".into());
+        scan
+    }
+
+    fn of_tag(schema: &str, name: &str, value: &str) -> Self {
+        let mut scan = Self::new(schema);
         // With `OFFSET 0` Postgres reads the tags first: filters of the runs cannot be moved into the subquery.
         scan.source = format!(
             "{schema}.tags AS tag CROSS JOIN LATERAL (SELECT * FROM {schema}.runs WHERE id = tag.run OFFSET 0) AS runs"
@@ -98,7 +132,7 @@ impl IndexScan {
         scan.id_column = "tag.run";
         scan.add_leading_column("tag.name", escape_nul(name).into_owned());
         scan.add_leading_column("tag.value", escape_nul(value).into_owned());
-        Some(scan)
+        scan
     }
 
     /// The scan for one status.
@@ -229,11 +263,15 @@ impl IndexScan {
                 self.schema
             ));
         }
+        if !query.marks.is_empty() {
+            self.row_filters.push(format!("runs.marks & {} <> 0", query.marks.bits()));
+        }
         if let Some(queue) = &query.queue {
             self.add_row_filter("runs.queue = ", escape_nul(queue).into_owned());
         }
-        if query.leaves_out_queued_steps() {
-            let prefix = self.bind(STEP_PREFIX.to_owned());
+        let steps = query.leaves_out_queued_steps().then_some(STEP_PREFIX);
+        for left_out in steps.into_iter().chain(query.leaves_out_built_in().then_some(BUILT_IN_PREFIX)) {
+            let prefix = self.bind(left_out.to_owned());
             self.row_filters.push(format!("NOT starts_with(runs.workflow, {prefix})"));
         }
         if let Some(from) = query.created_from {
@@ -242,6 +280,16 @@ impl IndexScan {
         if let Some(before) = query.created_before {
             self.add_row_filter("runs.created_at < ", before.as_micros());
         }
+        if let Some(from) = query.ended_from {
+            self.add_row_filter("runs.ended_at >= ", from.as_micros());
+        }
+        if let Some(before) = query.ended_before {
+            self.add_row_filter("runs.ended_at < ", before.as_micros());
+        }
+        self.row_filters.extend(query.flag.map(|flag| match flag {
+            FlagFilter::Retrying => "runs.retrying AND runs.status = 'waiting'".to_owned(),
+            _ => "runs.cancel_requested AND runs.ended_at IS NULL".to_owned(),
+        }));
         if let Some(text) = &query.text {
             let text = self.bind(escape_nul(&text.to_lowercase()).into_owned());
             // Texts with characters outside ASCII pass this filter; `RunQuery::wants` decides about them.

@@ -185,16 +185,14 @@ async fn functions_that_a_joined_worker_calls_are_not_dropped() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_of_the_first_interface_can_join_and_has_no_version() {
+async fn a_session_of_the_first_interface_has_no_version() {
     let (url, schema) = new_schema();
     let world = open(&url, INTERFACE).await.unwrap();
-    // The statement of a program of that interface.
-    let join_v1 = format!(
-        "SELECT {}.join_v1(NULL, $1, 'host1', 4001, 'b', '[]', '[]', 1000000, false, {RULES}, {FORMAT}, 1)",
-        quoted(&schema)
-    );
     let [first, second] = [1, 2].map(SessionId::from_bits);
-    world.database().call(&join_v1, &[&first.to_string()]).await.unwrap();
+    world.join(join(first, 1)).await.unwrap();
+    // What a program of that interface wrote, whose functions are dropped since.
+    let forget = format!("UPDATE {}.sessions SET version = NULL WHERE id = $1", quoted(&schema));
+    world.database().call(&forget, &[&first.to_string()]).await.unwrap();
     world.join(join(second, INTERFACE)).await.unwrap();
     let workers = world.workers().await.unwrap();
     let versions: Vec<_> = workers.into_iter().map(|worker| (worker.pid, worker.version)).collect();

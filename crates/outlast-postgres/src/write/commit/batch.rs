@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use outlast_core::turn::BasedOn;
-use outlast_core::{Event, MessageBody, Outcome, RunId, SessionId, Turn, WorldError};
+use outlast_core::{CompensationInput, Event, MessageBody, Outcome, RunId, SessionId, Turn, WorldError};
 use tokio_postgres::Row;
 
 use super::LockWait;
@@ -13,6 +13,7 @@ use crate::encoding::json_rows::JsonRows;
 use crate::encoding::turn;
 use crate::write::outbox::{Outboxes, effective_outbox, receivers};
 use crate::write::start::STATEMENT_BYTES_MAX;
+use crate::write::streams::{TurnWrites, limits as stream_limits};
 
 /// How long a statement with [`LockWait::Short`] waits for each lock, in milliseconds.
 const SHORT_WAIT_MS: i64 = 50;
@@ -85,7 +86,8 @@ pub(super) fn turn_bytes(turn: &Turn) -> usize {
         _ => 100,
     });
     let inputs = children.map(|child| child.start.input.bytes().len() + 500);
-    turn.events.iter().map(event_bytes).chain(inputs).chain(payloads).sum()
+    let writes = effective_outbox(turn).map(|outbox| outbox.writes.bytes());
+    turn.events.iter().map(event_bytes).chain(inputs).chain(payloads).chain(writes).sum()
 }
 
 /// The approximate size of an event, in bytes.
@@ -97,6 +99,10 @@ fn event_bytes(event: &Event) -> usize {
         | Event::ChildCompleted { output, .. } => output.bytes().len(),
         Event::StepStarted { input, .. } => input.bytes().len(),
         Event::HookReceived { payload, .. } => payload.bytes().len(),
+        Event::CompensationRegistered(registered) => match &registered.input {
+            CompensationInput::Value(Ok(input)) => input.bytes().len(),
+            _ => 0,
+        },
         _ => 0,
     };
     payload + 100
@@ -110,6 +116,8 @@ pub(super) struct CommitBatch {
     /// The runs whose rows must be locked.
     locked_runs: BTreeSet<RunId>,
     outboxes: Outboxes,
+    /// What the workflows write to streams and publish.
+    writes: TurnWrites,
     /// Whether no other commit of the session may be executed at the same time; see `160_commit.sql`.
     is_exclusive: bool,
     /// Whether a turn requests a key. If another transaction inserts the same key, the turn cannot be skipped.
@@ -131,6 +139,7 @@ impl CommitBatch {
         let nth = self.events.len() as i64 + 1;
         self.first_run.get_or_insert(turn.run);
         self.outboxes.add(turn, nth, rules)?;
+        self.writes.add(turn, nth);
         let events = turn::events_json(turn);
         self.is_exclusive |= turn.is_exclusive();
         self.requests_keys |= requests_keys(turn);
@@ -158,21 +167,30 @@ impl CommitBatch {
         let (session, at) = (session.to_string(), time.statement_time());
         let locked = self.locked_run_ids();
         let Outboxes { children, messages } = &self.outboxes;
-        let values: [Parameter<'_>; 11] = [
+        let (turn_rows, child_rows, message_rows) =
+            (self.rows.array(), children.rows.array(), messages.rows.array());
+        let mut values: Vec<Parameter<'_>> = vec![
             &session,
             &at,
             &options,
             &locked,
-            &self.rows.array(),
+            &turn_rows,
             &self.events,
-            &children.rows.array(),
+            &child_rows,
             &children.events,
-            &messages.rows.array(),
+            &message_rows,
             &messages.bodies,
             &messages.raws,
         ];
         let tries_max = if self.events.len() > 1 { BATCH_TRIES_MAX } else { SINGLE_TRIES_MAX };
-        database.try_times(&database.sql.commit, &values, tries_max).await
+        if self.writes.is_empty() {
+            return database.try_times(&database.sql.commit, &values, tries_max).await;
+        }
+        let TurnWrites { streams, packs, states, bodies, raws } = &self.writes;
+        let (streams, states, limits) = (streams.array(), states.array(), stream_limits());
+        let writes: [Parameter<'_>; 6] = [&streams, packs, &states, bodies, raws, &limits];
+        values.extend(writes);
+        database.try_times(&database.sql.commit_writes, &values, tries_max).await
     }
 
     /// Waits until the rows are free, without locking the session's row: other commits of the session would have to

@@ -1,8 +1,8 @@
 //! A scan of one index, which returns runs in order of their ids.
 
 use outlast_core::paging::IdRange;
-use outlast_core::queue::STEP_PREFIX;
-use outlast_core::{RunId, RunQuery, RunView, Status};
+use outlast_core::queue::{BUILT_IN_PREFIX, STEP_PREFIX};
+use outlast_core::{FlagFilter, RunId, RunQuery, RunView, Status};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Error, OptionalExtension, params_from_iter};
 
@@ -61,7 +61,7 @@ impl IndexScan {
         Self { source, join: "", id: "id", index_filters, index_values, row_filters, row_values }
     }
 
-    /// The scan by parent, root or tag, if the query has one: these select few of all runs.
+    /// The scan by parent, root, marks, flag or tag, if the query has one: these select few of all runs.
     fn of_selective_index(query: &RunQuery) -> Option<Self> {
         if let Some(parent) = query.parent {
             let mut scan = Self::new("runs INDEXED BY runs_by_parent");
@@ -73,6 +73,14 @@ impl IndexScan {
             scan.filter_index("root = ", root.to_string());
             return Some(scan);
         }
+        if !query.marks.is_empty() {
+            let mut scan = Self::new("runs INDEXED BY runs_marked");
+            scan.index_filters.push("marks <> 0".into());
+            return Some(scan);
+        }
+        if let Some(scan) = query.flag.map(Self::of_flag) {
+            return Some(scan);
+        }
         let (name, value) = query.tags.first_key_value()?;
         let mut scan = Self::new("tags AS tag INDEXED BY tags_by_value");
         // SQLite does not reorder a cross join, so the rows keep the order of the tag's index.
@@ -81,6 +89,16 @@ impl IndexScan {
         scan.filter_index("tag.name = ", name.clone());
         scan.filter_index("tag.value = ", value.clone());
         Some(scan)
+    }
+
+    fn of_flag(flag: FlagFilter) -> Self {
+        let (source, filter) = match flag {
+            FlagFilter::Retrying => ("runs INDEXED BY runs_retrying", "retrying"),
+            _ => ("runs INDEXED BY runs_cancelling", "cancel_requested AND ended_at IS NULL"),
+        };
+        let mut scan = Self::new(source);
+        scan.index_filters.push(filter.into());
+        scan
     }
 
     fn of_status(query: &RunQuery, status: Status) -> Self {
@@ -179,12 +197,16 @@ impl IndexScan {
 
     /// Adds the conditions that no index supports.
     fn filter_rows_by_other_fields(&mut self, query: &RunQuery) {
+        if !query.marks.is_empty() {
+            self.row_filters.push(format!("marks & {} <> 0", query.marks.bits()));
+        }
         if let Some(queue) = &query.queue {
             self.filter_rows("queue = ", queue.to_string());
         }
-        if query.leaves_out_queued_steps() {
-            let prefix = self.bind(STEP_PREFIX.to_owned());
-            self.row_filters.push(format!("substr(workflow, 1, {}) <> {prefix}", STEP_PREFIX.len()));
+        let steps = query.leaves_out_queued_steps().then_some(STEP_PREFIX);
+        for left_out in steps.into_iter().chain(query.leaves_out_built_in().then_some(BUILT_IN_PREFIX)) {
+            let prefix = self.bind(left_out.to_owned());
+            self.row_filters.push(format!("substr(workflow, 1, {}) <> {prefix}", left_out.len()));
         }
         // The scan of the tags' index already selects the first tag.
         let selected_by_index = usize::from(self.id == "tag.run");
@@ -200,6 +222,16 @@ impl IndexScan {
         if let Some(before) = query.created_before {
             self.filter_rows("created_at < ", before.as_micros());
         }
+        if let Some(from) = query.ended_from {
+            self.filter_rows("ended_at >= ", from.as_micros());
+        }
+        if let Some(before) = query.ended_before {
+            self.filter_rows("ended_at < ", before.as_micros());
+        }
+        self.row_filters.extend(query.flag.map(|flag| match flag {
+            FlagFilter::Retrying => "retrying AND status = 'waiting'".to_owned(),
+            _ => "cancel_requested AND ended_at IS NULL".to_owned(),
+        }));
         if let Some(text) = &query.text {
             let text = self.bind(text.to_lowercase());
             // `lower` of SQLite supports ASCII only. Rows with other letters pass this filter, and the query itself

@@ -2,7 +2,7 @@
 
 use outlast_core::limits::{CRASH_TRIAL, PAGE_RUNS_MAX};
 use outlast_core::takeover::{CRASH_CLASS_MAX, crash_class};
-use outlast_core::{ListOrder, QueuedSteps, RunId, RunQuery, SessionId, Status, Timestamp};
+use outlast_core::{BuiltInRuns, ListOrder, QueuedSteps, RunId, RunQuery, SessionId, Status, Timestamp};
 use serde::Serialize;
 
 use super::JoinedWorker;
@@ -38,6 +38,7 @@ impl Client {
         let mut query = RunQuery {
             statuses: vec![Status::Running],
             queued_steps: QueuedSteps::Listed,
+            built_in: BuiltInRuns::Listed,
             order: ListOrder::OldestFirst,
             limit: PAGE_RUNS_MAX,
             ..RunQuery::default()

@@ -107,11 +107,29 @@ fn cause(because: &Because, is_damaged: bool, now: Timestamp) -> String {
             let report = if report.is_empty() { String::new() } else { format!("\n\n{report}") };
             format!("{}{remedy}{report}", sentence_end(&what))
         }
+        Because::Paused { .. } => paused(because, now),
         Because::PastDeadline { deadline, overdue_at, workers, with_code } => {
             past_deadline(*deadline, *overdue_at, *workers, *with_code, now)
         }
         unclaimed => no_worker_for(unclaimed),
     }
+}
+
+/// Since when a run is paused, why and by whom.
+fn paused(because: &Because, now: Timestamp) -> String {
+    let Because::Paused { reason, since, actor, deadline, attempts } = because else { return String::new() };
+    let by = actor.as_ref().map(|actor| format!(" by {actor}")).unwrap_or_default();
+    let why = if reason.is_empty() { ".".to_owned() } else { sentence_end(&format!(": {reason}")) };
+    let running = match attempts.is_empty() {
+        true => String::new(),
+        false => format!(" It is released when its attempts have ended{}.", attempts_text(attempts)),
+    };
+    let deadline = deadline.map(|at| format!(" Its deadline, {}, ends the pause.", moment_text(at, now)));
+    format!(
+        "It was paused{by} at {}{why}{running} Call `client.resume(run)` to continue it.{}",
+        moment_text(*since, now),
+        deadline.unwrap_or_default()
+    )
 }
 
 /// Why no worker can claim a run that is ready.
@@ -353,6 +371,13 @@ pub(super) fn add_stopping(sentence: &mut String, stopping: &Stopping, now: Time
     *sentence = append(std::mem::take(sentence), &added);
 }
 
+/// Adds that the run is in quarantine.
+pub(super) fn add_quarantine(sentence: &mut String) {
+    let added =
+        " It is in quarantine: pruning, retention and bulk calls leave it out until `client.release(run)`.";
+    *sentence = append(std::mem::take(sentence), added);
+}
+
 fn no_worker_warning(workers: usize) -> &'static str {
     if workers > 0 {
         ""
@@ -462,4 +487,11 @@ fn sentence_end(text: &str) -> String {
     let text = text.trim_end();
     let is_ended = text.ends_with(['.', '!', '?']);
     if is_ended { text.into() } else { format!("{text}.") }
+}
+
+/// The transaction that blocks the turns of a run.
+pub(super) fn blocked_by(who: &str) -> String {
+    format!(
+        " Its turns cannot be written: its row is locked by {who}. End that transaction; the run then continues automatically."
+    )
 }

@@ -62,8 +62,8 @@ fn a_run_that_was_started_before_a_worker_had_it_begins_at_its_first_turn() {
 #[workflow]
 async fn tosses(ctx: Context) -> Result<(), Error> {
     ctx.sleep(std::time::Duration::from_secs(ctx.random() % 1_000)).await?;
-    ctx.hook::<()>(&format!("h{}", ctx.random() % 1_000)).await?;
-    ctx.hook::<()>(&ctx.uuid()).await
+    ctx.hook::<()>(format!("h{}", ctx.random() % 1_000)).await?;
+    ctx.hook::<()>(ctx.uuid()).await
 }
 
 #[test]

@@ -20,6 +20,7 @@
 //! -   hook_rejected review 1 no text   no hook can decode the payload of message 1: name, message, reason
 //! 0,3 cancel_requested too late       the operations it ends (rules 1: the pauses), or `-`; `3?` for a step that
 //!                                     a lost worker may have attempted
+//! -   run_continued 2 7 "next"        generation, first operation, input
 //! at 60s                              the turns from here on are this long after the start
 //! -   run_completed "done"
 //! ```
@@ -29,10 +30,10 @@
 use outlast_core::duration::duration_text;
 use outlast_core::{
     ChildStarted, Failure, FailureKind, Headers, IntoDuration, Judgement, MessageBody, MessageId, NewChild,
-    Outbox, Outcome,
+    Outbox, Outcome, RunContinued,
 };
 
-use crate::replay::{SentPayload, terminated};
+use crate::replay::SentPayload;
 
 use super::*;
 
@@ -156,12 +157,37 @@ fn event(
             ends: numbers().collect(),
             maybe_attempted: ops.split(',').filter(|op| op.ends_with('?')).map(number).collect(),
         },
+        "run_continued" => {
+            let (next_op, input) = cut(more);
+            run_continued(first.parse().unwrap(), number(next_op), payload(input))
+        }
         "run_completed" => Event::RunCompleted { output: payload(rest) },
         "run_failed" => Event::RunFailed { failure: Failure::new(failure_kind(first), more) },
         "run_cancelled" => Event::RunCancelled { failure: Failure::new(failure_kind(first), more) },
-        "run_terminated" => Event::RunTerminated { failure: terminated(rest) },
+        "run_terminated" => Event::RunTerminated { failure: outlast_core::Failure::terminated(rest) },
         unknown => panic!("unknown kind `{unknown}` in: {line}"),
     }
+}
+
+/// The beginning of a generation. The case adds its workflow.
+fn run_continued(generation: u64, next_op: OpNumber, input: Payload) -> Event {
+    let started = RunStarted {
+        workflow: "".into(),
+        version: 1,
+        rules: RULES,
+        queue: outlast_core::queue::default_queue(),
+        priority: 0,
+        key: None,
+        input,
+        headers: Headers::new(),
+        tags: Default::default(),
+        parent: None,
+        deadline: None,
+        policy: None,
+        requester: None,
+    };
+    let begin = RunContinued::of_start(started);
+    Event::RunContinued(Box::new(RunContinued { generation, next_op, ..begin }))
 }
 
 /// `<workflow> <input> <what becomes of it> <timeout>`
@@ -190,7 +216,7 @@ fn child_started(op: OpNumber, rest: &str, now: Timestamp) -> Event {
 
 /// What a turn asks of others, as text.
 pub(super) fn outbox_text(outbox: Option<&Outbox>) -> String {
-    let Some(Outbox { children, messages, tags }) = outbox else { return String::new() };
+    let Some(Outbox { children, messages, tags, writes }) = outbox else { return String::new() };
     let mut text = String::new();
     for NewChild { start, notify_parent } in children {
         let parent = start.parent.unwrap();
@@ -200,11 +226,22 @@ pub(super) fn outbox_text(outbox: Option<&Outbox>) -> String {
         text += &format!("starts {} {} {:?}{awaits}{answer}\n", parent.op, start.workflow, start.input);
     }
     for message in messages {
-        let MessageBody::Cancel { reason } = &message.body else { panic!("{message:?}") };
-        text += &format!("cancels a child: {}\n", reason.replace(&RUN.to_string(), "R"));
+        let (what, reason) = match &message.body {
+            MessageBody::Cancel { reason } => ("cancels a child", reason),
+            MessageBody::Terminate { reason } => ("terminates a queued step", reason),
+            _ => panic!("{message:?}"),
+        };
+        text += &format!("{what}: {}\n", reason.replace(&RUN.to_string(), "R"));
     }
     for (name, value) in tags {
         text += &format!("tag {name} = {value}\n");
+    }
+    for append in &writes.streams {
+        let chunks: Vec<_> = append.chunks.iter().map(|chunk| &chunk.payload).collect();
+        text += &format!("writes {} {chunks:?}\n", append.stream);
+    }
+    if let Some(payload) = writes.state.as_ref().and_then(|state| state.payload.as_ref()) {
+        text += &format!("publishes {payload:?}\n");
     }
     text
 }
@@ -219,6 +256,13 @@ pub(super) fn line(event: &Event, now: Timestamp) -> String {
             let (workflow, input, end) = (&child.workflow, &child.input, child.on_parent_end.as_str());
             let detached = if child.is_detached { "detached" } else { "" };
             format!("{workflow} {input:?} {end} {until}{detached}")
+        }
+        Event::RunContinued(continued) => {
+            let RunContinued { generation, next_op, started, children, kept, .. } = &**continued;
+            let children: Vec<_> = children.iter().map(|child| child.op.0).collect();
+            let kept: Vec<_> = kept.iter().map(|place| place.event).collect();
+            let (input, tags) = (&started.input, &started.tags);
+            format!("{generation} {next_op} {input:?} children {children:?} kept {kept:?} tags {tags:?}")
         }
         Event::TagsSet { tags, .. } => format!("{tags:?}"),
         Event::StepFailed { failure, .. }

@@ -90,7 +90,7 @@ const CHILD: Workflow<u8, u32> = Workflow::new("child");
 
 /// An operation of any kind.
 enum RequestedOperation {
-    Step(StepOperation<u32>),
+    Step(StepOperation<u32, u8>),
     Timer(TimerOperation),
     Hook(HookOperation<u32>),
     Child(ChildOperation<u32>),
@@ -106,9 +106,9 @@ impl Leaf {
                 RequestedOperation::Step(ctx.call(&format!("call-{number}"), *number, call))
             }
             Self::Sleep(seconds) => RequestedOperation::Timer(ctx.sleep(format!("{seconds}s"))),
-            Self::Hook(name, None) => RequestedOperation::Hook(ctx.hook(&format!("hook-{name}"))),
+            Self::Hook(name, None) => RequestedOperation::Hook(ctx.hook(format!("hook-{name}"))),
             Self::Hook(name, Some(seconds)) => {
-                RequestedOperation::Hook(ctx.hook(&format!("hook-{name}")).timeout(format!("{seconds}s")))
+                RequestedOperation::Hook(ctx.hook(format!("hook-{name}")).timeout(format!("{seconds}s")))
             }
             Self::Child(number, timeout, choice) => {
                 let child = ctx.child(CHILD, *number).on_parent_end(*choice);

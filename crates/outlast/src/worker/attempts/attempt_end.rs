@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use outlast_core::{AttemptId, Event, Failure, OpNumber, Payload, Policy, Stuck, Timestamp};
+use outlast_core::{AttemptId, Event, OpNumber, Payload, Policy, Stuck, Timestamp};
 
 use crate::error::{NextAttempt, StepError};
 use crate::ids::chance;
@@ -101,7 +101,8 @@ impl AttemptFailure {
         let pause = retry.pause_after(attempt, &failure, chance());
         let retry_at = pause.map(|pause| next.unwrap_or(NextAttempt::After(pause)).moment(at));
         let is_exhausted = failure.kind.is_retryable() && retry.is_exhausted(attempt);
-        let mut failure = Failure { is_exhausted, ..failure.of_step(&*name, attempt) };
+        let mut failure = failure.of_step(&*name, attempt);
+        failure.is_exhausted = is_exhausted;
         let Some(retry_at) = retry_at else {
             return Delivery::StepEnded { op, outcome: Err(failure) };
         };

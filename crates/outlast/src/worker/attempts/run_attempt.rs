@@ -43,6 +43,7 @@ pub(super) async fn run_attempt(
         },
         Err(cancelled) => Err(cancelled),
     };
+    info.finish_streams().await;
     info.permits.lock().clear();
     // Since rules 2, an input that the code cannot decode does not count as an attempt.
     let has_failed = result.as_ref().is_err_and(|error| !error.is_stuck(rules));

@@ -142,12 +142,10 @@ impl CommitQueue {
         let (mut turns, mut answers) = (Vec::new(), Vec::new());
         let (mut left_turns, mut left_answers) = (Vec::new(), Vec::new());
         for (turn, answer) in self.turns.drain(..).zip(self.answers.drain(..)) {
-            if turns.len() < BATCH_TURNS_MAX && !contends_for(&turn).any(|run| contended.contains(&run)) {
+            if turns.len() < BATCH_TURNS_MAX && !must_wait(&turn, &mut contended) {
                 turns.push(turn);
                 answers.push(answer);
             } else {
-                // Later turns that contend for the same runs must not overtake this one.
-                contended.extend(contends_for(&turn));
                 left_turns.push(turn);
                 left_answers.push(answer);
             }
@@ -185,8 +183,8 @@ impl CommitQueue {
         if self.is_contention_impossible() {
             return true;
         }
-        let contended = self.contended_runs();
-        self.turns.iter().any(|turn| !contends_for(turn).any(|run| contended.contains(&run)))
+        let mut contended = self.contended_runs();
+        self.turns.iter().any(|turn| !must_wait(turn, &mut contended))
     }
 
     /// Removes a batch that was answered or given up, and releases the turns that waited for it.
@@ -215,6 +213,16 @@ fn sends(turn: &Turn) -> bool {
 /// The runs whose rows a turn may lock in the world: its own, and those that it sends to.
 fn contends_for(turn: &Turn) -> impl Iterator<Item = RunId> {
     std::iter::once(turn.run).chain(receivers(turn))
+}
+
+/// Whether a turn contends for one of these runs. If so, its own are added to them: later turns that contend for those
+/// must not overtake it.
+fn must_wait(turn: &Turn, contended: &mut RunSet) -> bool {
+    let waits = contends_for(turn).any(|run| contended.contains(&run));
+    if waits {
+        contended.extend(contends_for(turn));
+    }
+    waits
 }
 
 /// The run that a turn is most likely blocked by: the first that it sends to, otherwise its own.
@@ -285,6 +293,19 @@ pub(super) mod tests {
         queue.batch_ended(0);
         assert!(queue.has_batch());
         assert_eq!(take(&mut queue), Some((2, vec![1, 5])));
+    }
+
+    #[test]
+    fn there_is_no_batch_if_all_turns_wait_for_a_turn_that_has_to_wait() {
+        let mut queue = CommitQueue::default();
+        queue.put(sends(1, 9), oneshot::channel().0);
+        assert_eq!(take(&mut queue), Some((0, vec![1])));
+        queue.put(sends(2, 1), oneshot::channel().0);
+        queue.put(sends(3, 2), oneshot::channel().0);
+        assert!(!queue.has_batch(), "2 waits for batch 0, and 3 must not overtake 2");
+        assert_eq!(take(&mut queue), None);
+        queue.batch_ended(0);
+        assert_eq!(take(&mut queue), Some((1, vec![2, 3])));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use outlast_core::limits::PAGE_RUNS_MAX;
 use outlast_core::{
-    Claimed, Event, ListOrder, Message, MessageBody, Outcome, QueuedSteps, RunId, RunQuery, Status, World,
-    WorldError,
+    BuiltInRuns, Claimed, Event, ListOrder, Message, MessageBody, Outcome, QueuedSteps, RunId, RunQuery,
+    Status, World, WorldError,
 };
 
 use crate::worker::read_all::read_inbox;
@@ -46,6 +46,7 @@ pub(in crate::worker) async fn end_messages(
         parent: Some(run),
         statuses: vec![Status::Pending, Status::Running, Status::Waiting, Status::Stuck],
         queued_steps: QueuedSteps::Listed,
+        built_in: BuiltInRuns::Listed,
         order: ListOrder::OldestFirst,
         limit: PAGE_RUNS_MAX,
         ..RunQuery::default()

@@ -16,6 +16,8 @@ pub(in crate::worker) enum Exit {
     Lost(WorldError),
     /// This build cannot continue the run. That is yet to be committed.
     Stuck(Stuck),
+    /// The run is paused, and no attempt is running. It is yet to be released.
+    Paused,
 }
 
 impl Exit {
@@ -35,10 +37,11 @@ pub(in crate::worker) struct ReleasedMachine {
     pub(in crate::worker) machine: Machine,
 }
 
-/// A run that is to be marked as stuck.
-pub(in crate::worker) struct StuckRun {
+/// A run that is to be marked as stuck, or released because it is paused.
+pub(in crate::worker) struct HaltedRun {
     pub(in crate::worker) position: RunPosition,
-    pub(in crate::worker) stuck: Stuck,
+    /// Why it is stuck; `None` if it is paused.
+    pub(in crate::worker) stuck: Option<Stuck>,
     /// Outcomes of attempts that are not in the history.
     pub(in crate::worker) unrecorded_outcomes: Vec<Event>,
 }
@@ -46,5 +49,5 @@ pub(in crate::worker) struct StuckRun {
 /// Why a run is stuck whose history or inbox this build cannot read.
 pub(in crate::worker) fn unreadable(reason: &str) -> Stuck {
     let message = format!("the stored data of the run cannot be read: {reason}");
-    Stuck { reason: StuckReason::Unreadable, message, build: String::new() }
+    Stuck::new(StuckReason::Unreadable, message)
 }

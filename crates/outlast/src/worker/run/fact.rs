@@ -135,7 +135,13 @@ impl FactKind {
     pub(in crate::worker) fn is_stop(&self) -> bool {
         match self {
             Self::Message(message) => {
-                matches!(message.body, MessageBody::Cancel { .. } | MessageBody::Terminate { .. })
+                let body = &message.body;
+                matches!(
+                    body,
+                    MessageBody::Cancel { .. }
+                        | MessageBody::Terminate { .. }
+                        | MessageBody::Compensate { .. }
+                )
             }
             Self::Deadline => true,
             Self::Attempt(_) | Self::RecoveredOutcome(_) | Self::Timer(_) => false,
@@ -166,6 +172,7 @@ fn message_delivery(message: Message) -> Option<Delivery> {
         }
         MessageBody::Cancel { reason } => Delivery::Cancel { message: Some(id), reason, at },
         MessageBody::Terminate { reason } => Delivery::Terminate { reason },
+        MessageBody::Compensate { reason } => Delivery::Compensate { reason },
         MessageBody::Wake { op } => Delivery::Wake { message: id, op, at },
         MessageBody::ChildStarted { op, run } => Delivery::ChildDetached { op, run },
         MessageBody::ChildEnded { op, outcome } => Delivery::ChildEnded { op, outcome },

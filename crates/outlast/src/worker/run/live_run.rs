@@ -7,9 +7,11 @@
 use std::collections::BTreeSet;
 
 use outlast_core::limits::INBOX_READ_MAX;
+use outlast_core::state::is_paused_by;
 use outlast_core::turn::BasedOn;
 use outlast_core::{
-    Committed, Event, HeartbeatDetails, Message, MessageBody, OpNumber, RunId, Start, Timestamp, WorldError,
+    Committed, Event, Failure, HeartbeatDetails, Message, MessageBody, OpNumber, RunId, Start, Timestamp,
+    WorldError,
 };
 
 use super::crash_suspects::CrashSuspects;
@@ -36,6 +38,8 @@ pub(in crate::worker) struct LiveRun<'a> {
     pub(super) arrived_during_commit: Vec<Fact>,
     /// The position of the last message that became a fact.
     pub(super) read_position: u64,
+    /// Whether the last of these messages that decides it has paused the run.
+    pub(super) has_unread_pause: bool,
     /// The latest time at which one of these messages was accepted.
     pub(super) latest_message_at: Timestamp,
     /// The time up to which timers and retry pauses were checked.
@@ -50,6 +54,8 @@ pub(in crate::worker) struct LiveRun<'a> {
     pub(super) crash_suspects: CrashSuspects,
     /// The heartbeat details of attempts that were lost with their worker.
     pub(super) lost_details: Vec<HeartbeatDetails>,
+    /// The failure with which the run ends after its compensations, if it was asked to end without its code.
+    pub(super) requested_end: Option<Box<Failure>>,
 }
 
 impl<'a> LiveRun<'a> {
@@ -67,6 +73,7 @@ impl<'a> LiveRun<'a> {
             maybe_attempted: BTreeSet::new(),
             arrived_during_commit: Vec::new(),
             read_position,
+            has_unread_pause: false,
             latest_message_at: Timestamp::from_micros(0),
             timers_checked_at: Timestamp::from_micros(0),
             is_stopping,
@@ -74,6 +81,7 @@ impl<'a> LiveRun<'a> {
             outcomes_in_inbox: BTreeSet::new(),
             crash_suspects,
             lost_details: Vec::new(),
+            requested_end: None,
         }
     }
 
@@ -120,9 +128,12 @@ impl<'a> LiveRun<'a> {
     pub(in crate::worker) async fn resume(&mut self, inbox: Vec<Message>, is_fresh: bool) -> Exit {
         let facts = self.first_facts(inbox).await;
         let facts = match facts {
+            // Boxed because it is rare and large, and would enlarge the state of every run.
+            Ok(facts) if self.is_paused() => Box::pin(self.wait_while_paused(facts)).await,
             Ok(facts) => {
                 let has_nothing_new = facts.is_empty() && !self.machine.has_unrecorded();
-                if !is_fresh && has_nothing_new && self.machine.is_active() {
+                if !is_fresh && has_nothing_new && self.machine.is_active() && !self.has_compensating_to_do()
+                {
                     Ok(facts)
                 } else {
                     self.turn(facts, is_fresh).await
@@ -136,7 +147,7 @@ impl<'a> LiveRun<'a> {
     /// The facts of the first turn after a claim.
     async fn first_facts(&mut self, inbox: Vec<Message>) -> Result<Vec<Fact>, Exit> {
         let is_inbox_complete = inbox.len() < INBOX_READ_MAX;
-        let is_any_startable = !self.machine.startable().is_empty();
+        let is_any_startable = !self.machine.startable().is_empty() || self.machine.must_settle();
         self.maybe_attempted = self.machine.maybe_attempted(self.task.session.clock.now());
         let mut facts = Vec::with_capacity(inbox.len());
         let page_end = inbox.last().filter(|_| !is_inbox_complete).map(|message| message.position);
@@ -184,9 +195,18 @@ impl<'a> LiveRun<'a> {
 
     /// Waits for facts if there are none, and computes and commits a turn. Returns the facts for the turn after it.
     async fn next_turn(&mut self, mut facts: Vec<Fact>) -> Result<Vec<Fact>, Exit> {
-        while facts.is_empty() && !self.may_release() && !self.machine.has_unrecorded() {
+        while facts.is_empty()
+            && !self.may_release()
+            && !self.machine.has_unrecorded()
+            && !self.has_compensating_to_do()
+            && !self.is_paused()
+        {
             self.start_attempts()?;
             facts = self.next_facts().await?;
+        }
+        if self.is_paused() {
+            // Boxed because it is rare and large, and would enlarge the state of every run.
+            return Box::pin(self.wait_while_paused(facts)).await;
         }
         self.turn(facts, false).await
     }
@@ -197,16 +217,17 @@ impl<'a> LiveRun<'a> {
         ReleasedMachine { turn: self.position.turn, machine: self.machine }
     }
 
-    /// Starts the attempts that are due. If a lost worker attempted a step whose code this worker does not have, the
+    /// Starts the attempts that are due; of a paused run and of a worker that stops only those at steps that are
+    /// attempted at most once. If a lost worker attempted a step whose code this worker does not have, the
     /// run is stuck for this build, as it is when the workflow requests such a step.
-    fn start_attempts(&mut self) -> Result<(), Exit> {
+    pub(super) fn start_attempts(&mut self) -> Result<(), Exit> {
         // The deadline has passed and is about to be delivered: no attempt begins after it.
         let is_over = |deadline: Timestamp| deadline <= self.task.session.clock.now();
         if self.machine.rules() >= 2 && self.machine.deadline().is_some_and(is_over) {
             return Ok(());
         }
-        let code = &self.task.session.settings.code;
-        let mut steps = if self.is_stopping {
+        let code = &*self.task.session.settings.code;
+        let mut steps = if self.is_stopping || self.is_paused() {
             self.machine.take_startable_once(code)
         } else if let Some(stuck) = self.machine.missing_step(code) {
             return Err(Exit::Stuck(stuck));
@@ -235,6 +256,7 @@ impl<'a> LiveRun<'a> {
             client: &session.client,
             ids: &session.attempt_ids,
             heartbeats: &session.heartbeats,
+            stream_writer: &session.stream_writer,
             rules: self.machine.rules(),
             outcomes: &self.task.mailbox.outcomes,
         };
@@ -247,7 +269,7 @@ impl<'a> LiveRun<'a> {
     pub(super) fn may_release(&self) -> bool {
         self.is_stopping
             && self.attempts.is_empty()
-            && !self.machine.has_startable_once(&self.task.session.settings.code)
+            && !self.machine.has_startable_once(&*self.task.session.settings.code)
     }
 
     /// Waits for something new, then takes everything that has arrived. May return no facts, when a retry pause is over
@@ -293,7 +315,7 @@ impl<'a> LiveRun<'a> {
     }
 
     /// Handles an item of the mailbox.
-    fn accept_item(&mut self, item: MailboxItem, facts: &mut Vec<Fact>) {
+    pub(super) fn accept_item(&mut self, item: MailboxItem, facts: &mut Vec<Fact>) {
         match item {
             MailboxItem::Message(message) => self.accept_messages(vec![message], facts),
             MailboxItem::Stop => self.is_stopping = true,
@@ -307,6 +329,7 @@ impl<'a> LiveRun<'a> {
         for mut message in messages {
             if message.position == self.read_position + 1 {
                 self.read_position = message.position;
+                self.has_unread_pause = is_paused_by(&message.body).unwrap_or(self.has_unread_pause);
                 // Facts are sorted by time: a clock that was set back must not change the order of messages.
                 self.latest_message_at = self.latest_message_at.max(message.at);
                 message.at = self.latest_message_at;

@@ -12,7 +12,7 @@ impl LiveRun<'_> {
     /// The failures of steps that are attempted at most once and that a lost worker has announced. It is not known
     /// whether they were attempted, so they fail, unless their outcome is among the facts.
     pub(super) fn unknown_outcomes(&mut self, facts: &[Fact]) -> Vec<Fact> {
-        let (at, code) = (self.position.at, &self.task.session.settings.code);
+        let (at, code) = (self.position.at, &*self.task.session.settings.code);
         let is_known = |op| facts.iter().any(|fact| fact.recovered_step() == Some(op));
         let steps = self.machine.take_startable_once(code).into_iter().filter(|step| !is_known(step.op));
         let outcome = |step: StepToAttempt| {

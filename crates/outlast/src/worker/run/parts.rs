@@ -13,7 +13,9 @@
 use std::collections::VecDeque;
 
 use outlast_core::turn::BasedOn;
-use outlast_core::{Event, NewChild, NewMessage, Outbox, Tags, Then, Timestamp, Turn, TurnColumns, TurnId};
+use outlast_core::{
+    Event, NewChild, NewMessage, Outbox, Tags, Then, Timestamp, Turn, TurnColumns, TurnId, WorkflowWrites,
+};
 
 use super::exit::Exit;
 use super::fact::Fact;
@@ -51,7 +53,7 @@ pub(super) fn split(mut turn: Turn, first: FirstPart, max: usize) -> (Turn, Vec<
     if turn.events.len() <= max {
         return (turn, Vec::new());
     }
-    let last_delivery = turn.events.iter().rposition(|event| !event.is_decision());
+    let last_delivery = turn.events.iter().rposition(Event::stays_in_first_part);
     let mut deliveries = last_delivery.map_or(0, |index| index + 1);
     if turn.events.len() - deliveries <= max {
         return (turn, Vec::new());
@@ -132,33 +134,42 @@ struct RemainingOutbox {
     messages: Vec<NewMessage>,
     /// They belong to the first part: no event records them.
     tags: Tags,
+    /// They belong to the first part: a replay of that part does not write them again.
+    writes: WorkflowWrites,
 }
 
 impl RemainingOutbox {
+    /// All entries of an outbox, whose first `settled_messages` messages were sent before the last delivery.
     fn of(outbox: Option<Box<Outbox>>, settled_messages: usize) -> Self {
-        let Outbox { children, messages: mut settled, tags } =
+        let Outbox { children, messages: mut settled, tags, writes } =
             outbox.map_or_else(Outbox::default, |outbox| *outbox);
         let messages = settled.split_off(settled_messages.min(settled.len()));
-        Self { children: children.into(), settled, messages, tags }
+        Self { children: children.into(), settled, messages, tags, writes }
     }
 
     /// Takes the entries that belong to a part with these events.
     fn take_for(&mut self, events: &[Event]) -> Option<Box<Outbox>> {
-        let started = |event: &Event| matches!(event, Event::ChildStarted(_) | Event::StepStarted { .. });
+        let started = |event: &Event| {
+            matches!(
+                event,
+                Event::ChildStarted(_) | Event::StepStarted { .. } | Event::CompensationStarted { .. }
+            )
+        };
         let last = events.iter().filter(|event| started(event)).filter_map(Event::op).max();
         let is_in = |child: &NewChild| child.start.parent.map(|parent| parent.op) <= last;
         let count = self.children.iter().take_while(|child| is_in(child)).count();
         let children = self.children.drain(..count).collect();
         let (messages, tags) = (std::mem::take(&mut self.settled), std::mem::take(&mut self.tags));
-        let outbox = Outbox { children, messages, tags };
+        let writes = std::mem::take(&mut self.writes);
+        let outbox = Outbox { children, messages, tags, writes };
         (!outbox.is_empty()).then(|| Box::new(outbox))
     }
 
     /// The entries that no part contains.
     fn rest(self) -> Option<Box<Outbox>> {
-        let Self { children, settled: mut messages, messages: last, tags } = self;
+        let Self { children, settled: mut messages, messages: last, tags, writes } = self;
         messages.extend(last);
-        let outbox = Outbox { children: children.into(), messages, tags };
+        let outbox = Outbox { children: children.into(), messages, tags, writes };
         (!outbox.is_empty()).then(|| Box::new(outbox))
     }
 }

@@ -5,7 +5,7 @@ use outlast_core::{Stuck, StuckReason, TurnId};
 
 use super::exit::Exit;
 use super::live_run::LiveRun;
-use super::task::{machine_from, read_history};
+use super::task::{add_missing_turns, machine_from, read_history};
 use super::turn::Draft;
 use crate::replay::Machine;
 
@@ -33,11 +33,13 @@ impl LiveRun<'_> {
         let mut replayed = self.replayed(Some(turn), is_start).await?;
         // The replayed machine has already ended retry pauses that were over.
         self.machine.take_due(self.timers_checked_at);
+        // A replay does not know which pauses a wake has ended.
+        replayed.end_pauses(&self.machine.startable());
         let (live, replay) = (self.machine.summary(), replayed.summary());
         if live != replay {
             let message =
                 format!("run {} differs after a replay.\nlive:\n{live}\nreplayed:\n{replay}", self.task.run);
-            return Err(Exit::Stuck(Stuck { reason: StuckReason::Diverged, message, build: String::new() }));
+            return Err(Exit::Stuck(Stuck::new(StuckReason::Diverged, message)));
         }
         replayed.take_pending_outbox_of(&mut self.machine);
         self.machine.drop_here();
@@ -55,11 +57,14 @@ impl LiveRun<'_> {
         let mut history = if is_start {
             Vec::new()
         } else {
-            read_history(&self.task.session, self.task.run).await.map_err(Exit::read_failed)?
+            let from = self.position.columns.replay_from;
+            read_history(&self.task.session, self.task.run, from).await.map_err(Exit::read_failed)?
         };
         // Ignore turns of a worker that has taken over the run in the meantime.
         history.retain(|turn| turn.seq < self.position.seq);
         history.extend(turn.filter(|turn| !turn.events.is_empty()));
+        let history = add_missing_turns(&self.task.session, self.task.run, history).await;
+        let history = history.map_err(Exit::read_failed)?;
         let mut machine = machine_from(self.task, history, false)?;
         machine.set_attempting(&self.attempts.ops());
         machine.take_due(self.timers_checked_at);

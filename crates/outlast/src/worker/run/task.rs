@@ -2,21 +2,23 @@
 
 use std::sync::Arc;
 
+use outlast_core::cut::missing_turns;
 use outlast_core::event::TurnRecord;
 use outlast_core::turn::LastTurn;
 use outlast_core::{
-    Busy, Claimed, ClaimedHistory, Committed, Event, Headers, HolderColumns, MessageBody, NewMessage, Outbox,
-    RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, WorldError,
+    Busy, Claimed, ClaimedHistory, Committed, Event, Failure, Headers, HolderColumns, MessageBody,
+    NewMessage, Outbox, RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, WorldError,
 };
 use tokio::sync::oneshot;
 
-use super::exit::{Exit, ReleasedMachine, StuckRun, unreadable};
+use super::exit::{Exit, HaltedRun, ReleasedMachine, unreadable};
 use super::live_run::LiveRun;
 use super::mailbox::{Mailbox, PendingStart};
 use super::position::RunPosition;
 use crate::ids;
 use crate::replay::Machine;
 use crate::worker::committer::retry_while_unavailable;
+use crate::worker::end_without_code::EndDecision;
 use crate::worker::session::Session;
 use crate::worker::session::missing_histories::ClaimedRun;
 use crate::worker::{end_without_code, read_all};
@@ -35,6 +37,16 @@ impl Drop for RunTask {
     fn drop(&mut self) {
         self.session.remove_entry(self.run, &self.mailbox);
     }
+}
+
+/// What is left to do for a claimed run after the requests to end it without its code.
+enum EndResult {
+    /// Nothing.
+    Ended,
+    /// It compensates, and then ends with this failure.
+    Compensates(Box<Failure>),
+    /// It continues.
+    Continues,
 }
 
 type StartAnswer = oneshot::Sender<Result<Started, WorldError>>;
@@ -96,14 +108,14 @@ impl RunTask {
         let settings = &self.session.settings;
         let mut machine = match &event {
             Event::RunStarted(started) => {
-                Machine::new(self.run, started, &settings.code, &settings.codec, at)?
+                Machine::new(self.run, started, settings.code.clone(), &settings.codec, at)?
             }
             _ => return Err(no_start_event(self.run)),
         };
         machine.drop_in_background(settings.drops.clone());
         let mut events = vec![event];
         machine.begin(&mut events)?;
-        match machine.cannot_attempt(&settings.code) {
+        match machine.cannot_attempt(&*settings.code) {
             Some(stuck) => Err(stuck),
             None => Ok((machine, events)),
         }
@@ -132,7 +144,7 @@ impl RunTask {
         });
         let exit = exit.await;
         let closed = close(live, exit).await;
-        self.mark_if_stuck(closed).await
+        self.halt_if_needed(closed).await
     }
 
     /// Starts the run without its first turn, because this build cannot commit that turn. The worker that claims the
@@ -145,34 +157,42 @@ impl RunTask {
 
     /// Works on a claimed run until it exits.
     async fn hold_claimed(&mut self, mut claimed: ClaimedRun) -> Option<ReleasedMachine> {
-        if self.end_without_code(&mut claimed).await {
-            return None;
-        }
+        let requested_end = match self.end_without_code(&mut claimed).await {
+            EndResult::Ended => return None,
+            EndResult::Compensates(failure) => Some(failure),
+            EndResult::Continues => None,
+        };
         self.mailbox.outcomes.set_delivered(Vec::new());
         let position = RunPosition::of_claimed(&claimed.claimed);
         let is_fresh = claimed.claimed.is_fresh;
         let inbox = std::mem::take(&mut claimed.claimed.inbox);
         let details = std::mem::take(&mut claimed.claimed.details);
-        let closed = match self.load_machine(claimed).await {
+        let closed = match self.load_machine(claimed, requested_end.is_some()).await {
             Ok(machine) => {
                 let mut live = LiveRun::new(self, machine, position);
                 live.set_lost_details(details);
+                live.requested_end = requested_end;
                 let exit = live.resume(inbox, is_fresh).await;
                 close(live, exit).await
             }
             Err(Exit::Stuck(stuck)) => {
-                Err(Box::new(StuckRun { position, stuck, unrecorded_outcomes: Vec::new() }))
+                Err(Box::new(HaltedRun { position, stuck: Some(stuck), unrecorded_outcomes: Vec::new() }))
             }
             Err(exit) => {
                 log_if_lost(self, &exit);
                 Ok(None)
             }
         };
-        self.mark_if_stuck(closed).await
+        self.halt_if_needed(closed).await
     }
 
     /// Returns the machine of a claimed run: from the cache, or by a replay of its history.
-    async fn load_machine(&self, mut claimed_run: ClaimedRun) -> Result<Machine, Exit> {
+    /// A run that ends without its code is restored from its history.
+    async fn load_machine(
+        &self,
+        mut claimed_run: ClaimedRun,
+        is_ending_without_code: bool,
+    ) -> Result<Machine, Exit> {
         let meter = &self.session.settings.meter;
         let claimed = &claimed_run.claimed;
         if let ClaimedHistory::Unreadable(reason) = &claimed.history {
@@ -186,31 +206,42 @@ impl RunTask {
             meter.cache_misses.add(1);
         }
         claimed_run.wait_for_history().await;
-        let Claimed { run, is_fresh, history, .. } = claimed_run.claimed;
+        let Claimed { run, is_fresh, history, columns, .. } = claimed_run.claimed;
         let history = match history {
             ClaimedHistory::Whole(history) => history,
-            ClaimedHistory::LeftOut => read_history(&self.session, run).await.map_err(Exit::read_failed)?,
+            ClaimedHistory::LeftOut => {
+                let read = read_history(&self.session, run, columns.replay_from).await;
+                read.map_err(Exit::read_failed)?
+            }
             ClaimedHistory::Unreadable(reason) => return Err(Exit::Stuck(unreadable(&reason))),
         };
+        let history = add_missing_turns(&self.session, run, history).await.map_err(Exit::read_failed)?;
+        if is_ending_without_code {
+            let settings = &self.session.settings;
+            return Machine::restore(run, history, settings.code.clone(), &settings.codec)
+                .map_err(Exit::Stuck);
+        }
         machine_from(self, history, is_fresh)
     }
 
-    /// Ends a run for which its code is not needed. Returns whether it was such a run.
-    async fn end_without_code(&mut self, claimed_run: &mut ClaimedRun) -> bool {
+    /// Ends a run for which its code is not needed, unless it must compensate first.
+    async fn end_without_code(&mut self, claimed_run: &mut ClaimedRun) -> EndResult {
         let now = self.session.clock.now();
         if end_without_code::may_end(&claimed_run.claimed, now) {
             claimed_run.wait_for_history().await;
         }
         let claimed = &claimed_run.claimed;
         let (world, settings) = (&*self.session.world, &self.session.settings);
-        let ending =
-            retry_while_unavailable(&settings.outage, || end_without_code::ending(world, claimed, now)).await;
-        let ending = match ending {
-            Ok(Some(ending)) => ending,
-            Ok(None) => return false,
+        let decision =
+            retry_while_unavailable(&settings.outage, || end_without_code::decide_end(world, claimed, now))
+                .await;
+        let ending = match decision {
+            Ok(EndDecision::End(ending)) => ending,
+            Ok(EndDecision::Compensate(failure)) => return EndResult::Compensates(failure),
+            Ok(EndDecision::Continue) => return EndResult::Continues,
             Err(error) => {
                 settings.run_logs.lost(self.run, &error);
-                return true;
+                return EndResult::Ended;
             }
         };
         drop(self.session.cache.lock().take(claimed.run, claimed.turn));
@@ -223,45 +254,63 @@ impl RunTask {
                 tracing::info!(run = %self.run, %error, "cannot commit the end of a run; another worker ends it");
             }
         }
-        true
+        EndResult::Ended
     }
 
-    /// Marks the run as stuck if it is. Returns the machine of a released run.
-    async fn mark_if_stuck(
+    /// Marks the run as stuck if it is, or releases it if it is paused. Returns the machine of a released run.
+    async fn halt_if_needed(
         &mut self,
-        closed: Result<Option<ReleasedMachine>, Box<StuckRun>>,
+        closed: Result<Option<ReleasedMachine>, Box<HaltedRun>>,
     ) -> Option<ReleasedMachine> {
         match closed {
             Ok(released) => released,
-            Err(stuck_run) => {
-                Box::pin(self.mark_stuck(*stuck_run)).await;
+            Err(halted) => {
+                Box::pin(self.halt(*halted)).await;
                 None
             }
         }
     }
 
-    /// Stores the outcomes of the run's attempts, and marks the run as stuck.
-    async fn mark_stuck(&mut self, stuck_run: StuckRun) {
-        let StuckRun { position, stuck, unrecorded_outcomes } = stuck_run;
+    /// Stores the outcomes of the run's attempts, and marks the run as stuck or releases it.
+    async fn halt(&mut self, halted: HaltedRun) {
+        let HaltedRun { position, stuck, unrecorded_outcomes } = halted;
+        let Some(stuck) = stuck else {
+            return self.release_paused(position, unrecorded_outcomes).await;
+        };
         self.session.settings.run_logs.stuck(self.run, &stuck);
         let position = self.store_outcomes(position, unrecorded_outcomes).await;
-        let stuck = Stuck { build: self.session.settings.build.to_string(), ..stuck };
+        let stuck = stuck.in_build(&*self.session.settings.build);
         let turn = self.empty_turn(position, Then::Stuck(stuck));
         if let Err(error) = self.session.committer.commit(turn).await {
             tracing::warn!(run = %self.run, %error, "cannot mark a run as stuck");
         }
     }
 
+    /// Releases a paused run. The outcomes of its attempts are stored in the same commit.
+    async fn release_paused(&self, position: RunPosition, outcomes: Vec<Event>) {
+        let outbox = self.outcomes_outbox(outcomes);
+        let turn = Turn { outbox, ..self.empty_turn(position, Then::Release) };
+        if let Err(error) = self.session.committer.commit(turn).await {
+            tracing::info!(run = %self.run, %error, "cannot release a paused run; it is released later");
+            self.session.request_hand_back();
+        }
+    }
+
+    /// The message to the run itself with outcomes of attempts; `None` if there are none.
+    fn outcomes_outbox(&self, events: Vec<Event>) -> Option<Box<Outbox>> {
+        if events.is_empty() {
+            return None;
+        }
+        let body = MessageBody::Attempted { events };
+        let message = NewMessage { id: ids::message(), run: self.run, body, headers: Headers::new() };
+        Some(Box::new(Outbox { messages: vec![message], ..Outbox::default() }))
+    }
+
     /// Stores outcomes of attempts in the run's own inbox, so that the attempts are not repeated when the run resumes.
     /// Returns the position of the run after that.
     async fn store_outcomes(&self, position: RunPosition, outcomes: Vec<Event>) -> RunPosition {
-        if outcomes.is_empty() {
-            return position;
-        }
-        let body = MessageBody::Attempted { events: outcomes };
-        let message = NewMessage { id: ids::message(), run: self.run, body, headers: Headers::new() };
-        let outbox = Outbox { messages: vec![message], ..Outbox::default() };
-        let turn = Turn { outbox: Some(Box::new(outbox)), ..self.empty_turn(position.clone(), Then::Hold) };
+        let Some(outbox) = self.outcomes_outbox(outcomes) else { return position };
+        let turn = Turn { outbox: Some(outbox), ..self.empty_turn(position.clone(), Then::Hold) };
         let id = turn.id;
         match self.session.committer.commit(turn).await {
             Ok(_) => RunPosition { turn: id, ..position },
@@ -282,8 +331,9 @@ impl RunTask {
     }
 }
 
-/// Takes what is left of a run that has exited: the machine if it was released, or what to store if it is stuck.
-async fn close(mut live: LiveRun<'_>, exit: Exit) -> Result<Option<ReleasedMachine>, Box<StuckRun>> {
+/// Takes what is left of a run that has exited: the machine if it was released, or what to store if it is stuck or
+/// paused.
+async fn close(mut live: LiveRun<'_>, exit: Exit) -> Result<Option<ReleasedMachine>, Box<HaltedRun>> {
     if !matches!(exit, Exit::Released) {
         live.machine.drop_here();
     }
@@ -298,7 +348,12 @@ async fn close(mut live: LiveRun<'_>, exit: Exit) -> Result<Option<ReleasedMachi
             // Boxed because it is rare and large, and would enlarge the state of every run.
             Box::pin(live.finish_attempts()).await;
             let position = live.position();
-            Err(Box::new(StuckRun { position, stuck, unrecorded_outcomes: live.into_unrecorded_outcomes() }))
+            let stuck = Some(stuck);
+            Err(Box::new(HaltedRun { position, stuck, unrecorded_outcomes: live.into_unrecorded_outcomes() }))
+        }
+        Exit::Paused => {
+            let (position, stuck) = (live.position(), None);
+            Err(Box::new(HaltedRun { position, stuck, unrecorded_outcomes: live.into_unrecorded_outcomes() }))
         }
     }
 }
@@ -319,17 +374,32 @@ fn start_answer(started: Started, committed: Result<Committed, WorldError>) -> R
 
 /// Why a run is stuck whose history has no start.
 fn no_start_event(run: RunId) -> Stuck {
-    Stuck {
-        reason: StuckReason::Unreadable,
-        message: format!("the history of run {run} does not begin with `run_started`"),
-        build: String::new(),
-    }
+    let message = format!("the history of run {run} does not begin with `run_started`");
+    Stuck::new(StuckReason::Unreadable, message)
 }
 
-/// Reads the whole history of a run, and waits while the world is not available.
-pub(super) async fn read_history(session: &Session, run: RunId) -> Result<Vec<TurnRecord>, WorldError> {
+/// Reads the history of a run from an event on, and waits while the world is not available.
+pub(super) async fn read_history(
+    session: &Session,
+    run: RunId,
+    from: u64,
+) -> Result<Vec<TurnRecord>, WorldError> {
     let outage = &session.settings.outage;
-    retry_while_unavailable(outage, || read_all::read_history(&*session.world, run)).await
+    retry_while_unavailable(outage, || read_all::read_history(&*session.world, run, from)).await
+}
+
+/// Adds the turns that a replay of the history needs.
+pub(super) async fn add_missing_turns(
+    session: &Session,
+    run: RunId,
+    history: Vec<TurnRecord>,
+) -> Result<Vec<TurnRecord>, WorldError> {
+    if missing_turns(&history).is_empty() {
+        return Ok(history);
+    }
+    let outage = &session.settings.outage;
+    retry_while_unavailable(outage, || read_all::add_missing_turns(&*session.world, run, history.clone()))
+        .await
 }
 
 /// Creates the machine of a run from its history. The machine of a run without a turn (`is_fresh`) is not polled.
@@ -339,7 +409,7 @@ pub(super) fn machine_from(
     is_fresh: bool,
 ) -> Result<Machine, Exit> {
     let (run, settings) = (task.run, &task.session.settings);
-    let (code, codec) = (&settings.code, &settings.codec);
+    let (code, codec) = (settings.code.clone(), &settings.codec);
     let _computing = task.mailbox.begin_computing();
     if !is_fresh {
         settings.meter.replays.add(1);

@@ -9,15 +9,17 @@ use futures_util::future::{Either, select};
 use outlast_core::limits::{HISTORY_EVENTS_MAX, HISTORY_EVENTS_WARN, HISTORY_ROOM_EVENTS, INBOX_READ_MAX};
 use outlast_core::turn::BasedOn;
 use outlast_core::{
-    Committed, Event, Headers, HolderColumns, MessageBody, NewMessage, Outbox, Outcome, Stuck, StuckReason,
-    Then, Timestamp, Turn, TurnColumns, TurnId, WorldError,
+    Committed, Event, FailedCompensations, Headers, HolderColumns, MessageBody, NewMessage, Outbox, Outcome,
+    Stuck, StuckReason, Then, Timestamp, Turn, TurnColumns, TurnId, WorldError,
 };
 
+use super::compensate::begins_compensating;
 use super::exit::Exit;
 use super::fact::{Fact, FactKind, attempt_of};
 use super::live_run::{LiveRun, read_inbox};
 use super::parts::{self, FirstPart};
 use super::position::RunPosition;
+use super::skipped_turns;
 use super::turn_log::TurnLog;
 use crate::authoring::attempt::StopReason;
 use crate::ids;
@@ -32,6 +34,8 @@ pub(in crate::worker) struct Draft {
     consumed: u64,
     fired_until: Option<Timestamp>,
     is_cancel: bool,
+    /// Whether a wake may have ended the pause of a step.
+    wakes_step: bool,
     /// The number of operations that the run had requested before this turn.
     ops_before: u64,
     /// The failed attempts that it was computed from.
@@ -48,6 +52,7 @@ impl Draft {
             consumed,
             fired_until: None,
             is_cancel: false,
+            wakes_step: false,
             ops_before,
             failed: Vec::new(),
             first_part: FirstPart { consumed, ..FirstPart::default() },
@@ -83,23 +88,30 @@ impl LiveRun<'_> {
             self.keep_unrecorded(draft.events, draft.ops_before, None);
             return Err(exit);
         }
-        let is_cancel = draft.is_cancel;
+        let (is_cancel, wakes_step) = (draft.is_cancel, draft.wakes_step);
         let ops_before = draft.ops_before;
         let failed = std::mem::take(&mut draft.failed);
         let (turn, rest, then) = self.build_turn(draft, ids::turn(), BasedOn::Turn(self.position.turn));
-        // A turn without events may still have tags to write, after a replay.
-        if turn.events.is_empty() && turn.outbox.is_none() && then == Then::Hold {
+        // A turn without events may still have tags to write, after a replay. A wake of a step is consumed at once: it
+        // is for one attempt.
+        if turn.events.is_empty() && turn.outbox.is_none() && then == Then::Hold && !wakes_step {
             return Ok(Vec::new());
         }
         // The attempts of a terminated run are not awaited. A queued step ends like this when it is dropped.
         let is_terminated = matches!(turn.events.last(), Some(Event::RunTerminated { .. }));
+        let begins_compensating = begins_compensating(&turn.events);
+        let skipped = skipped_turns::of(&turn);
         if let Some(facts) = self.commit(turn, &failed, ops_before).await? {
             return Ok(facts);
         }
         if let Some(facts) = self.commit_rest(rest).await? {
             return Ok(facts);
         }
-        if is_cancel && !is_terminated {
+        if let Some(skipped) = skipped {
+            // Boxed because it is rare, and would enlarge the state of every run.
+            Box::pin(skipped.delete(&*self.task.session.world, self.task.run)).await;
+        }
+        if is_cancel && !is_terminated || begins_compensating {
             self.ask_attempts_to_stop();
         }
         self.after_commit(then)
@@ -124,9 +136,9 @@ impl LiveRun<'_> {
         match self.await_commit(commit).await {
             Ok(_) => {}
             Err(WorldError::Conflict(_)) => {
-                return Box::pin(self.replay_after_conflict(outcomes, at, ops_before)).await.map(Some);
+                return Box::pin(self.facts_after_replay(outcomes, at, ops_before)).await.map(Some);
             }
-            Err(error @ WorldError::Fenced(_)) => return Err(Exit::Lost(error)),
+            Err(error @ (WorldError::Fenced(_) | WorldError::Gone(_))) => return Err(Exit::Lost(error)),
             Err(error) => {
                 self.keep_unrecorded(outcomes, ops_before, None);
                 return Err(Exit::Stuck(refused(&error)));
@@ -158,6 +170,7 @@ impl LiveRun<'_> {
         let at = self.task.session.clock.now().max(self.position.at);
         let mut draft = Draft::new(at, self.position.consumed, self.machine.requested_ops());
         self.machine.set_time(at);
+        self.machine.set_first_event(self.position.seq);
         self.machine.set_maybe_attempted(&self.maybe_attempted);
         match self.compute(&mut draft, &mut facts, is_fresh) {
             Ok(()) => Ok(draft),
@@ -178,12 +191,16 @@ impl LiveRun<'_> {
         if is_fresh {
             self.machine.begin(&mut draft.events)?;
         }
+        if let Some(failure) = self.requested_end.take() {
+            self.machine.end_compensating(*failure, &mut draft.events);
+        }
         self.machine.record_unrecorded_requests(&mut draft.events)?;
         for fact in facts {
             self.deliver(draft, fact)?;
         }
         self.limit_history(draft)?;
-        match self.machine.cannot_attempt(&self.task.session.settings.code) {
+        self.compensate(draft)?;
+        match self.machine.cannot_attempt(&*self.task.session.settings.code) {
             Some(stuck) => Err(stuck),
             None => Ok(()),
         }
@@ -194,8 +211,14 @@ impl LiveRun<'_> {
         match &fact.kind {
             FactKind::Message(message) => {
                 draft.consumed = draft.consumed.max(message.position);
+                draft.wakes_step |= matches!(message.body, MessageBody::Wake { op: Some(op) } if self.machine.is_open_step(op));
                 let body = &message.body;
-                draft.is_cancel |= matches!(body, MessageBody::Cancel { .. } | MessageBody::Terminate { .. });
+                draft.is_cancel |= matches!(
+                    body,
+                    MessageBody::Cancel { .. }
+                        | MessageBody::Terminate { .. }
+                        | MessageBody::Compensate { .. }
+                );
             }
             FactKind::Timer(_) => draft.fired_until = Some(fact.at),
             FactKind::Deadline => {
@@ -226,12 +249,17 @@ impl LiveRun<'_> {
     /// Limits the length of the history: at the limit the run is cancelled, so that it can clean up; if it grows
     /// further, it fails.
     fn limit_history(&mut self, draft: &mut Draft) -> Result<(), Stuck> {
-        let events = self.position.seq + draft.events.len() as u64;
-        if self.position.seq < HISTORY_EVENTS_WARN && events >= HISTORY_EVENTS_WARN {
+        let before = self.position.seq - self.position.columns.replay_from;
+        // Events before the last cut do not count.
+        let events = match draft.events.iter().rposition(Event::is_cut) {
+            Some(cut) => (draft.events.len() - cut) as u64,
+            None => before + draft.events.len() as u64,
+        };
+        if before < HISTORY_EVENTS_WARN && events >= HISTORY_EVENTS_WARN {
             let limit = HISTORY_EVENTS_MAX;
             tracing::warn!(
                 run = %self.task.run, events, limit,
-                "the history of a run is long; move parts of the work into children"
+                "the history of a run is long; move parts of the work into children, or continue with `ctx.continue_as`"
             );
         }
         if events < HISTORY_EVENTS_MAX || self.machine.ended().is_some() {
@@ -240,7 +268,7 @@ impl LiveRun<'_> {
         if !self.machine.is_cancelled() {
             let reason = format!(
                 "its history has {events} events, the limit is {HISTORY_EVENTS_MAX}; \
-                 let children do parts of the work"
+                 let children do parts of the work, or continue with `ctx.continue_as`"
             );
             draft.is_cancel = true;
             self.prevent_attempts();
@@ -256,7 +284,7 @@ impl LiveRun<'_> {
     /// The effects of a turn on other runs. If it ends the run, they include the message to the parent that awaits it.
     fn outbox(&mut self, events: &[Event]) -> Option<Box<Outbox>> {
         let outbox = self.machine.take_outbox(ids::message);
-        let outcome = events.last().and_then(Outcome::of_final);
+        let outcome = events.last().and_then(Outcome::of_final).map(without_compensations);
         match (self.machine.awaiting(), outcome) {
             (Some((run, op)), Some(outcome)) => {
                 let mut outbox = outbox.unwrap_or_default();
@@ -283,7 +311,7 @@ impl LiveRun<'_> {
         let then = if let Some(status) = self.machine.ended() {
             self.task.session.set_ending(self.task.run);
             Then::End(status)
-        } else if !self.machine.is_active() {
+        } else if !self.must_hold() {
             Then::Wait { wake_at: self.machine.next_due(), waits: self.machine.waits() }
         } else if self.may_release() {
             Then::Release
@@ -294,8 +322,10 @@ impl LiveRun<'_> {
         let outbox = self.outbox(&draft.events);
         let crashes = self.crash_suspects.crashes_after(self.position.columns.crashes, &draft.events);
         let before = &self.position.columns;
-        let deadline = before.deadline.filter(|_| !draft.is_cancel);
-        let after = HolderColumns { crashes, deadline, ..self.machine.shown(before) };
+        let deadline = before.deadline.filter(|_| !draft.is_cancel && !self.machine.is_compensating());
+        let has_cut = draft.events.iter().any(Event::is_cut);
+        let replay_from = if has_cut { self.position.seq } else { before.replay_from };
+        let after = HolderColumns { crashes, deadline, replay_from, ..self.machine.shown(before) };
         let turn = Turn {
             run: self.task.run,
             id,
@@ -355,9 +385,9 @@ impl LiveRun<'_> {
         }
     }
 
-    /// Replays the run and reads its inbox again, after the world has refused a turn because the run has changed.
-    /// Returns the facts for a new turn; `outcomes` are those of the refused turn.
-    async fn replay_after_conflict(
+    /// Replays the run and reads its inbox again, after the world has refused a turn because the run has changed, or
+    /// after a pause. Returns the facts for a new turn; `outcomes` are those of the refused turn.
+    pub(super) async fn facts_after_replay(
         &mut self,
         outcomes: Vec<Event>,
         at: Timestamp,
@@ -385,8 +415,17 @@ impl LiveRun<'_> {
     }
 }
 
+/// The outcome for a parent. It may be held by an older build, which cannot read the list of failed compensations; the
+/// message names them.
+fn without_compensations(mut outcome: Outcome) -> Outcome {
+    if let Outcome::Failed(failure) | Outcome::Cancelled(failure) = &mut outcome {
+        failure.failed_compensations = FailedCompensations::default();
+    }
+    outcome
+}
+
 /// Why a run is stuck whose turn the world refuses, and would refuse again.
 fn refused(error: &WorldError) -> Stuck {
     let message = format!("the world refuses the run's turn: {error}");
-    Stuck { reason: StuckReason::Refused, message, build: String::new() }
+    Stuck::new(StuckReason::Refused, message)
 }

@@ -1,5 +1,5 @@
-//! The outcomes of attempts of a run that gets stuck. They are stored in the run's inbox, so that the attempts are not
-//! repeated when another build continues the run.
+//! The outcomes of attempts of a run that gets stuck or was paused. They are stored in the run's inbox, so that the
+//! attempts are not repeated when the run continues.
 
 use std::pin::pin;
 

@@ -118,8 +118,8 @@ async fn beat_until_stopped(session: &Session, timer: &impl BeatTimer) {
                 session.settings.meter.beats.add(1);
                 timer.within(session.take_over(), acknowledged_at + silence_max).await;
             }
-            Some(Err(WorldError::Fenced(reason))) => {
-                return session.lose(&reason);
+            Some(Err(error @ (WorldError::Fenced(_) | WorldError::Gone(_)))) => {
+                return session.lose_after(&error);
             }
             Some(Err(error)) => {
                 session.settings.outage.failed(Call::Beat, &error);

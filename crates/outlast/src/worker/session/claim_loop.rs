@@ -26,7 +26,7 @@ const CORRUPT_BACKOFF: Backoff = Backoff::constant(Duration::from_secs(5));
 pub(in crate::worker) enum ClaimLoopEnd {
     /// The worker stops.
     Stopping,
-    /// The session is lost.
+    /// The session is lost, or the storage of the world is gone.
     Lost,
 }
 
@@ -55,8 +55,8 @@ pub(in crate::worker) async fn claim_until_stopped(session: &Arc<Session>, mut b
                 count_claim(session, &work, hinted_at.take());
                 distribute(session, work, capacity)
             }
-            Err(WorldError::Fenced(reason)) => {
-                session.lose(&reason);
+            Err(error @ (WorldError::Fenced(_) | WorldError::Gone(_))) => {
+                session.lose_after(&error);
                 return ClaimLoopEnd::Lost;
             }
             Err(error @ WorldError::Corrupt(_)) => {

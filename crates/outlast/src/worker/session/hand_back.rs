@@ -83,8 +83,8 @@ async fn unknown_runs(session: &Session, backoff: &mut Backoff) -> Option<BTreeM
             let unknown = held.into_iter().filter(|held| !session.is_live(held.run));
             Some(unknown.map(|held| (held.run, held)).collect())
         }
-        // The next claim detects that the session is lost.
-        Err(WorldError::Fenced(_)) => None,
+        // The next claim detects that the session is lost, or that the storage is gone.
+        Err(WorldError::Fenced(_) | WorldError::Gone(_)) => None,
         Err(error) => {
             session.settings.outage.failed(Call::Claim, &error);
             pause_before_retry(backoff).await;

@@ -134,15 +134,12 @@ async fn commit_stuck(
     mailbox: &Mailbox,
     limit: Duration,
 ) -> Result<(), WorldError> {
-    let stuck = Stuck {
-        reason: StuckReason::Hung,
-        message: format!(
-            "a turn did not return within {}: the workflow loops without awaiting, or blocks its thread; \
-             move slow work into a step and deploy, and the run resumes",
-            duration_text(limit)
-        ),
-        build: session.settings.build.to_string(),
-    };
+    let message = format!(
+        "a turn did not return within {}: the workflow loops without awaiting, or blocks its thread; \
+         move slow work into a step and deploy, and the run resumes",
+        duration_text(limit)
+    );
+    let stuck = Stuck::new(StuckReason::Hung, message).in_build(&*session.settings.build);
     // When the sender in it is dropped, the caller repeats the start, and finds the run.
     let pending_start = mailbox.take_pending_start();
     let turn = match &pending_start {
@@ -162,7 +159,7 @@ async fn commit_stuck(
 /// Stores the outcomes of attempts in the run's inbox, so that the attempts are not repeated. Returns the turn that
 /// marks the run as stuck after that.
 async fn store_outcomes(session: &Session, mailbox: &Mailbox, turn: Turn) -> Result<Turn, WorldError> {
-    let history = read_history(&*session.world, turn.run).await?;
+    let history = read_history(&*session.world, turn.run, turn.columns.before.replay_from).await?;
     let mut events = history.iter().flat_map(|turn| &turn.events);
     let is_cancelled = events.any(|event| matches!(event, Event::CancelRequested { .. }));
     // After a cancel, only the run's future knows which steps are retried.

@@ -42,6 +42,12 @@ fn every_list_is_read_in_the_order_of_its_index() {
         (RunQuery { parent: run, ..few.clone() }, "INDEX runs_by_parent (parent=? AND id>? AND id<?)"),
         (RunQuery { root: run, ..few.clone() }, "INDEX runs_by_root (root=? AND id>? AND id<?)"),
         (RunQuery { tags, ..few.clone() }, "INDEX tags_by_value (name=? AND value=? AND run>? AND run<?)"),
+        (RunQuery { flag: Some(FlagFilter::Retrying), ..few.clone() }, "INDEX runs_retrying (id>? AND id<?)"),
+        (
+            RunQuery { flag: Some(FlagFilter::Cancelling), ..few.clone() },
+            "INDEX runs_cancelling (id>? AND id<?)",
+        ),
+        (RunQuery { ended_before: day, ..RunQuery::default() }, "PRIMARY KEY (id>? AND id<?)"),
         (few.clone(), "INDEX runs_by_status (status=? AND id>? AND id<?)"),
         (RunQuery { statuses: Vec::new(), ..few }, "INDEX runs_by_workflow (workflow=? AND id>? AND id<?)"),
         (

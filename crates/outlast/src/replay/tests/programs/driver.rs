@@ -9,8 +9,8 @@ use outlast_core::{
 };
 
 use super::{Case, history};
+use crate::replay::Machine;
 use crate::replay::tests::{START, turn};
-use crate::replay::{Machine, terminated};
 
 /// The maximum number of turns of a run.
 const TURNS_MAX: usize = 30;
@@ -234,7 +234,7 @@ impl Driver {
             return Event::TimerWoken { message, ops: Vec::new() };
         }
         if self.rng.u32(..80) == 0 {
-            return Event::RunTerminated { failure: terminated("no more") };
+            return Event::RunTerminated { failure: outlast_core::Failure::terminated("no more") };
         }
         let name = format!("hook-{}", self.rng.u32(..3)).into();
         // Some can be read by no hook.
@@ -338,7 +338,10 @@ impl RecordedRun {
     fn check_early_end(&self, case: &Case, index: usize, events: &[Event]) {
         let mut part = turn(self.turns[index].at, events.to_vec());
         part.id = part.id.continued();
-        let end = turn(part.at, vec![Event::RunTerminated { failure: terminated("no more") }]);
+        let end = turn(
+            part.at,
+            vec![Event::RunTerminated { failure: outlast_core::Failure::terminated("no more") }],
+        );
         let before = self.fresh.iter().chain(&self.turns[..index]).cloned();
         let replayed = case.replay(before.chain([part, end]).collect());
         let mut machine = replayed.unwrap_or_else(|stuck| panic!("{}", stuck.message));

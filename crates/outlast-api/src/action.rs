@@ -1,0 +1,99 @@
+//! The actions of operators.
+
+use std::fmt;
+
+use crate::role::Role;
+
+/// Everything that a person or program can do to runs through a surface. Each action has a route of the API and a
+/// command; tests compare the lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Action {
+    /// Start a run.
+    Start,
+    /// Start many runs in one request.
+    StartBatch,
+    /// Send a payload to a hook.
+    Send,
+    /// Ask a run to stop.
+    Cancel,
+    /// End a run without its code.
+    Terminate,
+    /// Hold a run back.
+    Pause,
+    /// End a pause, or let failed builds try a stuck run again.
+    Resume,
+    /// End the sleeps of a run early.
+    Wake,
+    /// Start a new run with the input of another.
+    Restart,
+    /// Protect a run from deletion and bulk actions.
+    Quarantine,
+    /// End the quarantine of a run.
+    Release,
+    /// Delete a run that has ended.
+    Delete,
+    /// The same action for all runs of a query.
+    Bulk,
+    /// Delete all runs that ended before a time.
+    Prune,
+}
+
+impl Action {
+    /// All actions.
+    pub const ALL: [Self; 14] = [
+        Self::Start,
+        Self::StartBatch,
+        Self::Send,
+        Self::Cancel,
+        Self::Terminate,
+        Self::Pause,
+        Self::Resume,
+        Self::Wake,
+        Self::Restart,
+        Self::Quarantine,
+        Self::Release,
+        Self::Delete,
+        Self::Bulk,
+        Self::Prune,
+    ];
+
+    /// The name of the action.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::StartBatch => "start_batch",
+            Self::Send => "send",
+            Self::Cancel => "cancel",
+            Self::Terminate => "terminate",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Wake => "wake",
+            Self::Restart => "restart",
+            Self::Quarantine => "quarantine",
+            Self::Release => "release",
+            Self::Delete => "delete",
+            Self::Bulk => "bulk",
+            Self::Prune => "prune",
+        }
+    }
+
+    /// The role that the action needs.
+    pub const fn role(self) -> Role {
+        match self {
+            Self::Delete | Self::Prune => Role::Admin,
+            _ => Role::Operate,
+        }
+    }
+
+    /// Whether only programs do it: it has no form in the dashboard.
+    pub const fn is_headless(self) -> bool {
+        matches!(self, Self::StartBatch)
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}

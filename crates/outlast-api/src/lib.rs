@@ -1,0 +1,86 @@
+//! Requests and responses of the Outlast HTTP API, as types.
+//!
+//! The server, the command line and other surfaces use the same types, so the JSON of all of them is the same. With the
+//! feature `service`, the crate also has the service that answers every request on a client of a world; the
+//! surfaces only translate.
+//!
+//! | item | what it is |
+//! |---|---|
+//! | [`Action`] | everything that a person can do to runs |
+//! | [`RunJson`], [`OperationJson`], [`EventJson`], … | responses |
+//! | [`StartRequest`], [`SendRequest`], [`RunFilter`], … | bodies and queries of requests |
+//! | [`Problem`], [`ProblemCode`] | refusals, as documents of RFC 9457 |
+//! | [`ItemPage`], [`Cursor`] | pages of lists |
+//!
+//! Names of statuses, kinds, marks and flags in responses are text: a client must accept names that it does not know, and
+//! ignore fields that it does not know. Requests with unknown fields are refused.
+//!
+//! ```
+//! use outlast_api::{QueryPairs, RunFilter};
+//!
+//! let filter = RunFilter { workflow: Some("checkout".into()), ..RunFilter::default() };
+//! assert_eq!(filter.to_query(), "workflow=checkout");
+//! ```
+
+mod action;
+mod role;
+
+mod problem;
+
+mod cursor;
+mod page;
+mod query;
+
+mod payload;
+mod rfc3339;
+
+mod event;
+mod explanation;
+mod failure;
+mod operation;
+mod output;
+mod run;
+mod runs;
+mod stream;
+mod worker;
+mod world;
+
+mod bulk;
+mod control;
+mod send;
+mod start;
+
+mod live;
+
+#[cfg(feature = "service")]
+mod service;
+
+pub use action::Action;
+pub use bulk::{BulkAction, BulkPreview, BulkRequest, BulkRunFilter};
+pub use control::{
+    CancelRequest, ControlledJson, DidWhat, PauseRequest, PruneRequest, PrunedJson, RestartRequest,
+    TerminateRequest, WakeRequest,
+};
+pub use cursor::{Cursor, CursorError, PageDirection};
+pub use event::{EventFilter, EventJson, EventOrder};
+pub use explanation::ExplanationJson;
+pub use failure::{FailedCompensationJson, FailureJson};
+pub use live::{ByeJson, EndJson, GoneJson, HelloJson, LiveFilter, LiveTopic, ResetJson, RestartedJson};
+pub use operation::{AttemptJson, OperationFilter, OperationJson, RejectionJson};
+pub use output::{OutputJson, OutputQuery, StateJson};
+pub use page::{ChildrenJson, ItemPage, PageRequest};
+pub use payload::{PAYLOAD_PREVIEW_BYTES, PayloadAmount, PayloadJson};
+pub use problem::{FieldProblem, Problem, ProblemCode, ProblemDocument};
+pub use query::{QueryPairs, QueryReader, QueryWriter};
+pub use rfc3339::{InvalidTime, Rfc3339};
+pub use role::{InvalidRole, Role};
+pub use run::{InboxJson, ParentJson, RunFailureJson, RunJson, StuckJson, WaitJson};
+pub use runs::{CountsJson, ResolveJson, ResolveQuery, RunFilter, RunFlag, RunListOrder};
+pub use send::{SendRequest, SentJson};
+pub use start::{BatchJson, BatchRequest, BatchResult, StartRequest, TimeOrDuration};
+pub use stream::{ChunkFilter, ChunkJson, ChunkListJson, StreamJson, StreamListJson};
+pub use worker::{WorkerJson, WorkerListJson, WorkflowCodeJson, WorkflowJson, WorkflowListJson};
+pub use world::{MeJson, ReadinessJson, WorldJson};
+
+#[cfg(feature = "service")]
+pub use service::{Caller, EventTail, Service, StartedJson, StreamFollower, StreamFrame};

@@ -1,0 +1,118 @@
+//! The service: answers every request of the API on a client.
+
+mod problems;
+
+mod convert;
+mod export;
+mod fleet;
+mod list;
+mod output;
+mod resolve;
+
+mod events;
+mod operations;
+
+mod streams;
+
+mod bulk;
+mod control;
+mod send;
+mod start;
+
+use std::sync::Arc;
+
+use outlast::{Client, SystemClock};
+use outlast_core::{Clock, RunId};
+use parking_lot::Mutex;
+
+use crate::explanation::ExplanationJson;
+use crate::problem::Problem;
+use crate::rfc3339::Rfc3339;
+use crate::role::Role;
+use crate::run::RunJson;
+
+pub use events::EventTail;
+pub use start::StartedJson;
+pub use streams::{StreamFollower, StreamFrame};
+
+use fleet::NewestVersions;
+use problems::of_error;
+
+/// Answers every request of the API on a client of a world.
+///
+/// Handlers of the server and commands only translate between it and their own form. It does not check roles, except
+/// where they depend on the body of a request.
+///
+/// ```
+/// use outlast::prelude::*;
+/// use outlast_api::{RunFilter, Service};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let service = Service::new(Client::new(outlast::open("memory:").await?));
+/// assert!(service.runs(&RunFilter::default()).await?.items.is_empty());
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Service {
+    client: Client,
+    newest_versions: Arc<Mutex<NewestVersions>>,
+}
+
+/// Who makes a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The name of the person or program. Histories show it.
+    pub actor: String,
+    /// Idempotency keys of callers with the same scope are the same.
+    pub scope: String,
+    /// What it may do.
+    pub role: Role,
+}
+
+impl Caller {
+    /// The caller on the same machine, who may do everything.
+    pub fn local() -> Self {
+        Self { actor: "local".into(), scope: "local".into(), role: Role::Admin }
+    }
+}
+
+impl Service {
+    /// A service on a client.
+    pub fn new(client: Client) -> Self {
+        Self { client, newest_versions: Arc::default() }
+    }
+
+    /// The client.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The time of the world.
+    pub fn now(&self) -> Rfc3339 {
+        self.client.world().clock().now().into()
+    }
+
+    /// `GET /api/runs/{id}`.
+    ///
+    /// # Errors
+    ///
+    /// `not_found`.
+    pub async fn run(&self, run: RunId) -> Result<RunJson, Problem> {
+        Ok(convert::run(&self.client.run(run).await.map_err(of_error)?))
+    }
+
+    /// `GET /api/runs/{id}/explain`.
+    ///
+    /// # Errors
+    ///
+    /// `not_found`.
+    pub async fn explain(&self, run: RunId) -> Result<ExplanationJson, Problem> {
+        let explanation = self.client.explain(run).await.map_err(of_error)?;
+        convert::explanation(&explanation)
+    }
+}
+
+/// The time of this machine, for what is cached.
+fn machine_time() -> outlast_core::Timestamp {
+    SystemClock.now()
+}

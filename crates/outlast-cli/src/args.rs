@@ -1,0 +1,154 @@
+//! The arguments of all commands.
+
+mod common;
+mod filter;
+mod groups;
+mod run;
+mod serving;
+
+use clap::{Parser, Subcommand};
+
+pub(crate) use self::common::{ColorChoice, CommonArgs, Format};
+pub(crate) use self::filter::{FilterArgs, ListArgs};
+pub(crate) use self::groups::grouped_help;
+pub(crate) use self::run::{
+    ControlArgs, EventsArgs, ExportArgs, OutputArgs, RestartArgs, RunCommand, SendArgs, ShowArgs, StartArgs,
+    StepsArgs, StreamCommand, TailArgs, WakeArgs,
+};
+pub(crate) use self::serving::{CheckArgs, DevArgs, NewArgs, ServeArgs, WorkerArgs, WorkerCommand};
+
+/// Starts, inspects and controls durable workflows.
+#[derive(Debug, Parser)]
+#[command(
+    name = "outlast",
+    disable_version_flag = true,
+    disable_help_subcommand = true,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    max_term_width = 100,
+    after_help = groups::ENDING
+)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start a run
+    #[command(after_help = run::START_EXAMPLES)]
+    Start(Box<StartArgs>),
+    /// List runs, the newest first
+    #[command(visible_alias = "ls", after_help = filter::LIST_EXAMPLES)]
+    List(Box<ListArgs>),
+    /// Show a run: its operations, why it is where it is, and what to do next
+    #[command(after_help = run::SHOW_EXAMPLES)]
+    Show(ShowArgs),
+    /// Explain why a run is in its current state
+    Explain(ShowArgs),
+    /// Follow a run until it ends
+    Watch(ShowArgs),
+    /// Send a payload to a hook of a run
+    #[command(after_help = run::SEND_EXAMPLES)]
+    Send(SendArgs),
+    /// Everything about runs: read, control, restart, export
+    #[command(subcommand)]
+    Run(RunCommand),
+    /// Streams of runs
+    #[command(subcommand)]
+    Stream(StreamCommand),
+
+    /// Start a world, a server and your program for development
+    #[command(after_help = serving::DEV_EXAMPLES)]
+    Dev(DevArgs),
+    /// Serve the HTTP API of a world
+    #[command(after_help = serving::SERVE_EXAMPLES)]
+    Serve(ServeArgs),
+    /// Execute runs with the code of this program, or list the joined workers
+    Worker(WorkerArgs),
+    /// Replay all open runs with the code of this program, and change nothing
+    #[command(after_help = serving::CHECK_EXAMPLES)]
+    Check(CheckArgs),
+    /// The workflows that joined workers have code for
+    #[command(subcommand)]
+    Workflow(WorkflowCommand),
+    /// The world: where runs are stored
+    #[command(subcommand)]
+    World(WorldCommand),
+    /// Check the world, its workers and the configuration for problems
+    Doctor,
+
+    /// The configuration, and where each value comes from
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Write a new project that compiles
+    New(NewArgs),
+    /// Print the completion script of a shell
+    #[command(
+        after_help = "Examples:\n  outlast completions bash > ~/.local/share/bash-completion/completions/outlast"
+    )]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write manual pages
+    Man {
+        /// Write one page per command into this folder; without it the page of `outlast` is printed
+        #[arg(long, value_name = "FOLDER")]
+        to: Option<std::path::PathBuf>,
+    },
+    /// Print the version
+    Version,
+}
+
+/// What can be asked about workflows.
+#[derive(Debug, Subcommand)]
+pub(crate) enum WorkflowCommand {
+    /// List the workflows that joined workers have code for
+    List,
+}
+
+/// What can be done with a world.
+#[derive(Debug, Subcommand)]
+pub(crate) enum WorldCommand {
+    /// Where runs are stored, what that promises, and how many there are
+    Info,
+    /// Create the tables of a world, or upgrade them
+    Migrate,
+    /// Delete the runs that ended before a time
+    #[command(
+        after_help = "Examples:\n  outlast world prune --ended-before 30d --dry-run\n  outlast world prune --ended-before 2026-01-01T00:00:00Z --yes"
+    )]
+    Prune {
+        /// The time, or how long ago: `30d`, `2026-01-01T00:00:00Z`
+        #[arg(long, value_name = "TIME")]
+        ended_before: String,
+        /// Only say what would be deleted
+        #[arg(long)]
+        dry_run: bool,
+        /// Do not ask
+        #[arg(long, short = 'y')]
+        yes: bool,
+    },
+    /// Copy a SQLite world to a new file, while it is in use
+    Backup {
+        /// The new file
+        file: std::path::PathBuf,
+    },
+}
+
+/// What can be asked about the configuration.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print all settings
+    Show {
+        /// Also say where each value comes from
+        #[arg(long)]
+        origin: bool,
+    },
+    /// Print the files that are read, and whether they exist
+    Path,
+}

@@ -1,0 +1,58 @@
+//! The help of the program: commands in groups.
+
+use clap::Command;
+
+/// The groups of commands, in the order of the help.
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("Runs", &["start", "list", "show", "explain", "watch", "send", "run", "stream"]),
+    ("Serve and work", &["dev", "serve", "worker", "check"]),
+    ("World", &["workflow", "world", "doctor"]),
+    ("Program", &["config", "new", "completions", "man", "version"]),
+];
+
+/// How the help of the program ends.
+pub(super) const ENDING: &str = "\
+Where it connects: --server or --world, OUTLAST_SERVER or OUTLAST_WORLD, the configuration file, DATABASE_URL,
+and then an existing sqlite:.outlast/outlast.db. Only `dev` and `world migrate` create anything.
+
+Exit codes: 0 done, 1 failure, 2 usage or configuration, 3 not found, 4 not allowed, 5 conflict, 6 timed out,
+7 the awaited run did not complete, 8 world or server unavailable, 130 interrupted.";
+
+/// The command with a help that lists its subcommands in groups.
+pub(crate) fn grouped_help(command: Command) -> Command {
+    let mut text = String::from("{about}\n\n{usage-heading} {usage}\n");
+    for (title, names) in GROUPS {
+        text.push_str(&format!("\n{title}:\n"));
+        for name in names {
+            if let Some(found) = command.find_subcommand(name).filter(|found| !found.is_hide_set()) {
+                let about = found.get_about().map(ToString::to_string).unwrap_or_default();
+                text.push_str(&format!("  {name:<12} {about}\n"));
+            }
+        }
+    }
+    text.push_str("\nOptions:\n{options}\n\nUse `{name} COMMAND --help` for the options and examples of a command.\n{after-help}");
+    command.help_template(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::args::Arguments;
+
+    #[test]
+    fn every_command_is_in_one_group() {
+        let command = Arguments::command();
+        let mut listed: Vec<_> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        let mut existing: Vec<_> = command.get_subcommands().map(clap::Command::get_name).collect();
+        listed.sort_unstable();
+        existing.sort_unstable();
+        assert_eq!(listed, existing);
+    }
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

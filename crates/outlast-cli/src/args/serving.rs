@@ -1,0 +1,105 @@
+//! The arguments of commands that keep running, and of `new`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// A server for development.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DevArgs {
+    /// The port; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value_t = 4700)]
+    pub(crate) port: u16,
+    /// Delete the world of the folder first, and begin with an empty one
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// A program that is started with OUTLAST_WORLD, and again when it fails
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+}
+
+/// A server.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// The address
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4700")]
+    pub(crate) listen: std::net::SocketAddr,
+    /// A file with the digests of access keys
+    #[arg(long, value_name = "FILE")]
+    pub(crate) keys: Option<PathBuf>,
+    /// A host name that requests may be made for; may be repeated
+    #[arg(long, value_name = "HOST")]
+    pub(crate) allow_host: Vec<String>,
+    /// The address under which people reach the server
+    #[arg(long, value_name = "URL")]
+    pub(crate) base_url: Option<String>,
+    /// Refuse all changes
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Let everybody who can connect do everything
+    #[arg(long)]
+    pub(crate) insecure_no_auth: bool,
+    /// Send access keys over connections that are not encrypted
+    #[arg(long)]
+    pub(crate) insecure_no_tls: bool,
+}
+
+/// A worker, or commands on workers.
+#[derive(Clone, Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct WorkerArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<WorkerCommand>,
+    /// A queue to serve, instead of `default`; may be repeated
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) queue: Vec<String>,
+    /// Execute what is ready, and stop
+    #[arg(long)]
+    pub(crate) until_idle: bool,
+    /// Create the tables of the world if they are missing or outdated
+    #[arg(long)]
+    pub(crate) migrate: bool,
+}
+
+/// Commands on workers.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum WorkerCommand {
+    /// List the joined workers
+    List,
+}
+
+/// A check before a deploy.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Print progress while runs are checked
+    #[arg(long)]
+    pub(crate) progress: bool,
+}
+
+/// A new project.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct NewArgs {
+    /// The folder; its name becomes the name of the package
+    pub(crate) folder: PathBuf,
+    /// Depend on a checkout of Outlast in this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) path: Option<PathBuf>,
+}
+
+/// Examples of `dev`.
+pub(super) const DEV_EXAMPLES: &str = "\
+Examples:
+  outlast dev                          a world in .outlast/ and its API
+  outlast dev -- cargo run             and your worker, which finds the world in OUTLAST_WORLD
+  outlast dev --fresh --port 0         an empty world, a free port";
+
+/// Examples of `serve`.
+pub(super) const SERVE_EXAMPLES: &str = "\
+Examples:
+  outlast serve --world postgres://app@db/shop --keys keys.txt
+  outlast serve --insecure-no-auth     on this machine only, for a test";
+
+/// Examples of `check`.
+pub(super) const CHECK_EXAMPLES: &str = "\
+Examples:
+  myapp check --world postgres://reader@db/shop && deploy";

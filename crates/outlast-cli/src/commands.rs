@@ -1,0 +1,63 @@
+//! The commands.
+
+mod dispatch;
+mod input;
+
+mod list;
+mod start;
+
+mod explain;
+mod show;
+mod watch;
+
+mod events;
+mod family;
+mod run_output;
+mod steps;
+
+mod bulk;
+mod control;
+mod restart;
+mod send;
+
+mod stream;
+
+mod dev;
+mod serve;
+mod signals;
+mod worker;
+
+mod doctor;
+mod world;
+
+mod config;
+mod new;
+mod program;
+
+use crate::app::SharedCodec;
+use crate::config::Settings;
+use crate::connect::connect;
+use crate::exit::CommandError;
+use crate::output::Console;
+use crate::surface::Surface;
+
+pub(crate) use self::dispatch::dispatch;
+
+/// What every command knows.
+pub(crate) struct CommandContext {
+    /// The name of the program.
+    pub(crate) name: String,
+    /// The configuration.
+    pub(crate) settings: Settings,
+    /// Where to print.
+    pub(crate) console: Console,
+    /// The codec of payloads.
+    pub(crate) codec: Option<SharedCodec>,
+}
+
+impl CommandContext {
+    /// Connects to the world or server of the configuration.
+    pub(crate) async fn surface(&self) -> Result<Box<dyn Surface>, CommandError> {
+        connect(&self.settings, &self.console, self.codec.clone()).await
+    }
+}

@@ -1,0 +1,142 @@
+//! `serve`: serves the HTTP API of a world.
+
+use std::net::SocketAddr;
+
+use outlast::Client;
+use outlast_server::{AccessKeys, Config, router, serve as serve_app};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::CommandContext;
+use super::signals::stop_signal;
+use crate::args::ServeArgs;
+use crate::connect::{open_existing, world_url};
+use crate::exit::{CommandError, Exit};
+
+/// Serves the API until the process is asked to stop.
+pub(super) async fn serve(context: &CommandContext, args: &ServeArgs) -> Result<Exit, CommandError> {
+    let config = config(args)?;
+    let url = world_url(&context.settings, &context.console, "a server")?;
+    let client = Client::new(open_existing(&url).await?);
+    let client = match &context.codec {
+        Some(codec) => client.with_codec(codec.clone()),
+        None => client,
+    };
+    let place = client.world().describe().place;
+    let (listener, address) = bind(args.listen).await?;
+    context.console.message(format!("world  {place}"));
+    context.console.message(format!("api    http://{address}/api"));
+    serve_until_signal(client, config, listener).await?;
+    Ok(Exit::Done)
+}
+
+/// Serves on a listener until the process is asked to stop.
+pub(super) async fn serve_until_signal(
+    client: Client,
+    config: Config,
+    listener: TcpListener,
+) -> Result<(), CommandError> {
+    let shutdown = CancellationToken::new();
+    let app = router(client, config.shutdown(shutdown.clone()));
+    let stop = async {
+        stop_signal().await;
+        shutdown.cancel();
+        stop_signal().await;
+    };
+    tokio::select! {
+        served = serve_app(listener, app, shutdown.clone()) => Ok(served?),
+        () = stop => Err(CommandError::Interrupted),
+    }
+}
+
+/// A listener on an address, and its real address.
+pub(super) async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), CommandError> {
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.map_err(|error| {
+        CommandError::failure(format!("cannot listen on {address}: {error}; choose another port"))
+    })?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
+/// Who may call, before a socket is opened.
+fn config(args: &ServeArgs) -> Result<Config, CommandError> {
+    let is_local = args.listen.ip().is_loopback();
+    let mut config = match &args.keys {
+        Some(file) => {
+            let text = std::fs::read_to_string(file);
+            let text = text.map_err(|error| CommandError::usage(format!("{}: {error}", file.display())))?;
+            Config::keys(AccessKeys::from_json(&text)?)
+        }
+        None if args.insecure_no_auth && is_local => Config::local(),
+        None if args.insecure_no_auth => {
+            return Err(CommandError::usage(format!(
+                "without access keys the server answers only this machine; listen on 127.0.0.1:{} or give `--keys`",
+                args.listen.port()
+            )));
+        }
+        None => {
+            return Err(CommandError::usage(
+                "a server needs access keys: give `--keys FILE`, or `--insecure-no-auth` on this machine only",
+            ));
+        }
+    };
+    let is_encrypted = args.base_url.as_ref().is_some_and(|url| url.starts_with("https://"));
+    if !is_local && !is_encrypted && !args.insecure_no_tls {
+        return Err(CommandError::usage(
+            "access keys would be sent without encryption; put a proxy with TLS in front and give \
+             `--base-url https://…`, or accept it with `--insecure-no-tls`",
+        ));
+    }
+    let from_url = args.base_url.as_deref().and_then(host_of);
+    for host in args.allow_host.iter().map(String::as_str).chain(from_url) {
+        config = config.allow_host(host);
+    }
+    Ok(if args.read_only { config.read_only() } else { config })
+}
+
+/// The host of a URL, without its port.
+fn host_of(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    let authority = rest.split('/').next()?;
+    let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+    (!host.is_empty()).then_some(host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(listen: &str) -> ServeArgs {
+        ServeArgs {
+            listen: listen.parse().unwrap(),
+            keys: None,
+            allow_host: Vec::new(),
+            base_url: None,
+            read_only: false,
+            insecure_no_auth: false,
+            insecure_no_tls: false,
+        }
+    }
+
+    #[test]
+    fn a_server_without_keys_is_refused() {
+        let exit = |args: &ServeArgs| config(args).map_err(|error| error.exit().code()).err();
+        assert_eq!(exit(&args("0.0.0.0:4700")), Some(2));
+        assert_eq!(exit(&args("127.0.0.1:4700")), Some(2));
+        assert_eq!(exit(&ServeArgs { insecure_no_auth: true, ..args("127.0.0.1:4700") }), None);
+        assert_eq!(exit(&ServeArgs { insecure_no_auth: true, ..args("0.0.0.0:4700") }), Some(2));
+    }
+
+    #[test]
+    fn keys_are_not_accepted_without_encryption() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("keys.json");
+        std::fs::write(&file, "[]").unwrap();
+        let with_keys = ServeArgs { keys: Some(file), ..args("0.0.0.0:4700") };
+        assert!(config(&with_keys).is_err());
+        let behind_proxy = ServeArgs { base_url: Some("https://outlast.example".into()), ..with_keys };
+        assert!(config(&behind_proxy).is_ok());
+        assert_eq!(host_of("https://outlast.example:8443/a"), Some("outlast.example"));
+    }
+}

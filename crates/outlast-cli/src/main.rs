@@ -1,0 +1,7 @@
+//! The program `outlast`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    outlast_cli::App::new().main()
+}

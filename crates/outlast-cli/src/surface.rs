@@ -1,0 +1,124 @@
+//! What commands can ask for, on a world or through a server.
+
+mod connection;
+mod direct;
+mod http_body;
+mod remote;
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use outlast::RunId;
+use outlast_api::{
+    BatchJson, BatchRequest, BulkPreview, BulkRequest, CancelRequest, ChildrenJson, ChunkFilter,
+    ChunkListJson, ControlledJson, CountsJson, EventFilter, EventJson, ExplanationJson, ItemPage,
+    OperationFilter, OperationJson, OutputJson, PageRequest, PauseRequest, Problem, PruneRequest, PrunedJson,
+    ResolveJson, RestartRequest, RunFilter, RunJson, SendRequest, SentJson, StartRequest, StartedJson,
+    StateJson, StreamListJson, TerminateRequest, WakeRequest, WorkerListJson, WorkflowListJson, WorldJson,
+};
+
+pub use self::connection::RemoteError;
+pub use self::direct::Direct;
+pub use self::remote::Remote;
+
+/// Everything that the commands ask for. [`Direct`] answers on a world, [`Remote`] through a server; both return the
+/// types of the HTTP API, so the output of a command does not depend on the connection.
+#[async_trait]
+pub trait Surface: fmt::Debug + Send + Sync {
+    /// The world.
+    async fn world(&self) -> Result<WorldJson, Problem>;
+
+    /// The number of runs in each status.
+    async fn counts(&self) -> Result<CountsJson, Problem>;
+
+    /// Starts a run.
+    async fn start(&self, request: StartRequest) -> Result<StartedJson, Problem>;
+
+    /// Starts many runs.
+    async fn start_batch(&self, request: BatchRequest) -> Result<BatchJson, Problem>;
+
+    /// A page of a list of runs.
+    async fn runs(&self, filter: &RunFilter) -> Result<ItemPage<RunJson>, Problem>;
+
+    /// The runs that a part of an id or a key fits.
+    async fn resolve(&self, text: &str) -> Result<ResolveJson, Problem>;
+
+    /// A run.
+    async fn run(&self, run: RunId) -> Result<RunJson, Problem>;
+
+    /// A page of the operations of a run.
+    async fn operations(
+        &self,
+        run: RunId,
+        filter: &OperationFilter,
+    ) -> Result<ItemPage<OperationJson>, Problem>;
+
+    /// A page of the events of a run.
+    async fn events(&self, run: RunId, filter: &EventFilter) -> Result<ItemPage<EventJson>, Problem>;
+
+    /// The history of a run as a file.
+    async fn export(&self, run: RunId) -> Result<String, Problem>;
+
+    /// The output of a run. Waits at most this long, and at most a minute, for its end.
+    async fn output(&self, run: RunId, wait: Duration) -> Result<OutputJson, Problem>;
+
+    /// The state that a run has published last.
+    async fn state(&self, run: RunId) -> Result<StateJson, Problem>;
+
+    /// Why a run is in its current state.
+    async fn explain(&self, run: RunId) -> Result<ExplanationJson, Problem>;
+
+    /// A page of the children of a run.
+    async fn children(&self, run: RunId, page: &PageRequest) -> Result<ChildrenJson, Problem>;
+
+    /// The streams of a run.
+    async fn streams(&self, run: RunId) -> Result<StreamListJson, Problem>;
+
+    /// A page of a stream.
+    async fn chunks(&self, run: RunId, stream: &str, filter: &ChunkFilter) -> Result<ChunkListJson, Problem>;
+
+    /// Controls a run.
+    async fn control(&self, run: RunId, control: &Control) -> Result<ControlledJson, Problem>;
+
+    /// Starts a new run with the workflow and input of another.
+    async fn restart(&self, run: RunId, request: &RestartRequest) -> Result<RunJson, Problem>;
+
+    /// Deletes a run that has ended.
+    async fn delete(&self, run: RunId) -> Result<(), Problem>;
+
+    /// Sends a payload to a hook.
+    async fn send(&self, run: RunId, hook: &str, request: SendRequest) -> Result<SentJson, Problem>;
+
+    /// The runs that an action on many runs would concern.
+    async fn preview(&self, request: &BulkRequest) -> Result<BulkPreview, Problem>;
+
+    /// The joined workers.
+    async fn workers(&self) -> Result<WorkerListJson, Problem>;
+
+    /// The workflows that joined workers have code for.
+    async fn workflows(&self) -> Result<WorkflowListJson, Problem>;
+
+    /// Deletes the runs that ended before a time.
+    async fn prune(&self, request: &PruneRequest) -> Result<PrunedJson, Problem>;
+}
+
+/// A call that controls a run and answers what it did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Control {
+    /// Ask it to stop.
+    Cancel(CancelRequest),
+    /// End it without its code.
+    Terminate(TerminateRequest),
+    /// Hold it back.
+    Pause(PauseRequest),
+    /// End its pause, or let failed builds try again.
+    Resume,
+    /// End its sleeps early.
+    Wake(WakeRequest),
+    /// Protect it from deletion.
+    Quarantine,
+    /// End that.
+    Release,
+}

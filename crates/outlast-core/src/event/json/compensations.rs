@@ -1,0 +1,72 @@
+//! The JSON of events of compensations.
+
+use super::{EventError, Fields, Need, Object, ops, read_queued, write_queued};
+use crate::event::{CompensationInput, CompensationRegistered, Event, OpNumber};
+
+/// Writes the fields of an event of a compensation.
+pub(super) fn write(event: &Event, object: &mut Object<'_>) {
+    match event {
+        Event::CompensationRegistered(registered) => write_registered(registered, object),
+        Event::CompensationsKept { of, .. } => object.numbers("ops", of),
+        Event::CompensationStarted { of, queued, .. } => {
+            object.number("of", of.0 as i64);
+            if let Some(queued) = queued {
+                write_queued(queued, object);
+            }
+        }
+        Event::RunCompensating { ends_as, failure } => {
+            object.text("ends_as", ends_as.as_str());
+            object.json("failure", failure);
+        }
+        _ => {}
+    }
+}
+
+fn write_registered(registered: &CompensationRegistered, object: &mut Object<'_>) {
+    object.text("name", &registered.step);
+    if let CompensationInput::Undo(op) = &registered.input {
+        object.number("of", op.0 as i64);
+    }
+    if let Some(queue) = &registered.queue {
+        object.text("queue", queue);
+    }
+    if let Some(priority) = registered.priority {
+        object.number("priority", i64::from(priority));
+    }
+    if let Some(policy) = &registered.policy {
+        object.json("policy", policy);
+    }
+    match &registered.input {
+        CompensationInput::Undo(_) => {}
+        CompensationInput::Value(Ok(input)) => object.payload("input", input),
+        CompensationInput::Value(Err(failure)) => object.json("failure", failure),
+    }
+}
+
+/// Reads an event of a compensation.
+pub(super) fn read_compensation(fields: Fields<'_>, need: &Need<'_>) -> Result<Event, EventError> {
+    let op = need.op(fields.op);
+    Ok(match need.kind {
+        "compensation_registered" => Event::CompensationRegistered(Box::new(CompensationRegistered {
+            op: op?,
+            step: need.field("name", fields.name)?.into(),
+            input: match (fields.of, fields.failure) {
+                (Some(of), _) => CompensationInput::Undo(OpNumber(of)),
+                (None, Some(failure)) => CompensationInput::Value(Err(failure)),
+                (None, None) => {
+                    CompensationInput::Value(Ok(need.payload("input", fields.input, &fields.codec)?))
+                }
+            },
+            policy: fields.policy,
+            queue: fields.queue.map(Into::into),
+            priority: fields.priority,
+        })),
+        "compensations_kept" => Event::CompensationsKept { op: op?, of: ops(fields.ops) },
+        "compensation_started" => Event::CompensationStarted {
+            op: op?,
+            of: OpNumber(need.field("of", fields.of)?),
+            queued: read_queued(fields.run, fields.queue, fields.priority, need)?,
+        },
+        unknown => return Err(EventError::UnknownKind(unknown.into())),
+    })
+}

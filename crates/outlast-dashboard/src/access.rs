@@ -1,0 +1,190 @@
+//! Layers: who may see the pages, and the headers of every response.
+
+use std::net::{IpAddr, SocketAddr};
+
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use outlast_api::{Caller, Problem, ProblemCode, Role};
+
+use crate::app::App;
+use crate::config::Admission;
+use crate::pages::problem::problem_response;
+use crate::site::Site;
+
+/// What pages may load and do. Positions are attributes of SVG, so no inline style is needed.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+    form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
+    trusted-types outlast";
+
+/// The headers that a proxy adds to the requests that it passes on.
+const FORWARDED: [&str; 7] = [
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-forwarded-prefix",
+    "x-real-ip",
+    "via",
+];
+
+/// Refuses requests that may not see the pages, and puts a [`Caller`] into the extensions of the others.
+pub(crate) async fn admit(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    let caller = match app.config.admission {
+        Admission::Local => {
+            let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
+            check_peer(peer).and_then(|()| check_local(request.headers())).map(|()| Caller::local())
+        }
+        Admission::Callers => request.extensions().get::<Caller>().cloned().ok_or_else(|| {
+            Problem::new(ProblemCode::Unauthenticated, "the application has not let this request through")
+        }),
+    };
+    let admitted = caller.and_then(|caller| {
+        check_role(&caller)?;
+        check_change(&app, &caller, &request)?;
+        Ok(caller)
+    });
+    match admitted {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        Err(problem) => {
+            let site = Site::of_stranger(&app, &request);
+            problem_response(&site, &problem)
+        }
+    }
+}
+
+/// The peer must be this machine. If its address is not known, the request is refused: a router that is served in the
+/// wrong way is closed, not open.
+fn check_peer(peer: Option<IpAddr>) -> Result<(), Problem> {
+    let detail = match peer.map(|peer| peer.to_canonical()) {
+        Some(peer) if peer.is_loopback() => return Ok(()),
+        Some(_) => "only callers on the same machine are answered here",
+        None => {
+            "the dashboard does not know the address of the caller; serve the router with \
+             `into_make_service_with_connect_info::<SocketAddr>()`, or use `DashboardConfig::callers`"
+        }
+    };
+    Err(Problem::new(ProblemCode::Forbidden, detail))
+}
+
+/// A request for this machine: a page of another site cannot reach the dashboard through a name that it controls, and
+/// a proxy does not make the dashboard public by accident.
+fn check_local(headers: &HeaderMap) -> Result<(), Problem> {
+    if let Some(name) = FORWARDED.iter().find(|name| headers.contains_key(**name)) {
+        let detail = format!(
+            "the request has the header `{name}`: a proxy has passed it on, but this dashboard admits only this \
+             machine; let the application decide who may see it (`DashboardConfig::callers`)"
+        );
+        return Err(Problem::new(ProblemCode::Forbidden, detail));
+    }
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    if matches!(name, "localhost" | "127.0.0.1" | "::1") {
+        return Ok(());
+    }
+    let detail = format!("the request was made for host `{host}`; use http://127.0.0.1 and the port");
+    Err(Problem::new(ProblemCode::WrongHost, detail))
+}
+
+fn check_role(caller: &Caller) -> Result<(), Problem> {
+    if caller.role.includes(Role::Read) {
+        return Ok(());
+    }
+    let detail = format!("the role {} does not include reading", caller.role);
+    Err(forbidden(Role::Read, detail))
+}
+
+/// A refusal that names the role that suffices.
+pub(crate) fn forbidden(required: Role, detail: String) -> Problem {
+    let mut problem = Problem::new(ProblemCode::Forbidden, detail);
+    problem.required_role = Some(required);
+    problem
+}
+
+/// A change must come from a page of this origin, and from a caller who may make changes.
+fn check_change(app: &App, caller: &Caller, request: &Request) -> Result<(), Problem> {
+    if matches!(*request.method(), Method::GET | Method::HEAD) {
+        return Ok(());
+    }
+    let value = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let is_foreign = value("sec-fetch-site").is_some_and(|site| !matches!(site, "same-origin" | "none"));
+    let origin = value("origin").map(|origin| origin.split_once("://").map_or(origin, |(_, host)| host));
+    if is_foreign || origin.is_some_and(|origin| Some(origin) != value("host")) {
+        return Err(Problem::new(
+            ProblemCode::CrossOrigin,
+            "the form was not sent by a page of this dashboard",
+        ));
+    }
+    // The theme is a setting of the browser, not a change.
+    if request.uri().path().ends_with("/settings/theme") {
+        return Ok(());
+    }
+    if app.config.is_read_only {
+        return Err(Problem::new(ProblemCode::ReadOnly, "this dashboard is read-only"));
+    }
+    if !caller.role.includes(Role::Operate) {
+        let detail = format!("the role {} does not include changes", caller.role);
+        return Err(forbidden(Role::Operate, detail));
+    }
+    Ok(())
+}
+
+/// Sets the headers that every response has.
+pub(crate) async fn set_headers(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let fields = response.headers_mut();
+    let set = [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    ];
+    for (name, value) in set {
+        fields.insert(name, HeaderValue::from_static(value));
+    }
+    let cache = fields.entry(header::CACHE_CONTROL);
+    cache.or_insert(HeaderValue::from_static("private, no-cache"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(fields: &[(&'static str, &'static str)]) -> Result<(), String> {
+        let headers = fields
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        check_local(&headers.collect()).map_err(|problem| problem.code.clone())
+    }
+
+    #[test]
+    fn only_loopback_peers_are_local() {
+        for peer in ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"] {
+            assert!(check_peer(Some(peer.parse().unwrap())).is_ok(), "{peer}");
+        }
+        for peer in [Some("10.0.0.1"), Some("::ffff:10.0.0.1"), None] {
+            assert!(check_peer(peer.map(|peer| peer.parse().unwrap())).is_err(), "{peer:?}");
+        }
+    }
+
+    #[test]
+    fn only_loopback_hosts_without_a_proxy_are_local() {
+        for host in ["127.0.0.1:4700", "localhost", "[::1]:4700"] {
+            assert_eq!(check(&[("host", host)]), Ok(()), "{host}");
+        }
+        for host in ["evil.example", "127.0.0.1.evil.example:4700", "", "192.168.0.7"] {
+            assert_eq!(check(&[("host", host)]), Err("wrong_host".into()), "{host}");
+        }
+        let passed_on = check(&[("host", "127.0.0.1"), ("x-forwarded-for", "10.0.0.1")]);
+        assert_eq!(passed_on, Err("forbidden".into()));
+    }
+}

@@ -1,0 +1,167 @@
+//! Asking for confirmation of an action on one run, and performing it.
+
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Redirect};
+use maud::{Markup, html};
+use outlast_api::{
+    Action, CancelRequest, ControlledJson, DidWhat, PauseRequest, Problem, ProblemCode, QueryReader,
+    RestartRequest, RunJson, TerminateRequest, WakeRequest,
+};
+use outlast_core::RunId;
+
+use super::SentForm;
+use super::confirm::{CONTROLS, Control};
+use crate::access::forbidden;
+use crate::app::App;
+use crate::pages::problem::{Answer, OnSite, Refusal};
+use crate::pages::run::run_id;
+use crate::site::Site;
+use crate::ui::badge::run_badges;
+use crate::ui::fields::{Field, token};
+use crate::ui::layout::Page;
+use crate::ui::words;
+
+/// The control of a path, if the caller may use it.
+fn control_of(site: &Site) -> Result<&'static Control, Refusal> {
+    let name = site.path.rsplit('/').next().unwrap_or_default();
+    let found = CONTROLS.iter().find(|control| control.path == name);
+    let not_found = || Problem::new(ProblemCode::NotFound, format!("there is no action `{name}`"));
+    let control = found.ok_or_else(not_found).on(site)?;
+    if site.may(control.action) {
+        return Ok(control);
+    }
+    let detail = format!("you may not {name} runs here");
+    let problem = match site.is_read_only {
+        true => Problem::new(ProblemCode::ReadOnly, detail),
+        false => forbidden(control.action.role(), detail),
+    };
+    Err(Refusal::new(site, problem))
+}
+
+/// `GET /runs/{id}/cancel` and the like: states the effect and asks.
+pub(crate) async fn confirm(State(app): State<App>, site: Site, Path(id): Path<String>) -> Answer {
+    let control = control_of(&site)?;
+    let id = run_id(&id).on(&site)?;
+    let op: Option<u64> =
+        QueryReader::new(&site.query).and_then(|mut reader| reader.parse("op")).on(&site)?;
+    let run = app.service.run(id).await.on(&site)?;
+    let back = site.href(&format!("/runs/{id}"));
+    let body = html! {
+        section.confirm {
+            h1 { (control.verb) " run " (words::short(id)) "?" }
+            (subject(&site, &run))
+            @if control.applies_to(&run) {
+                p { (control.effect) }
+                (form(&site, control, id, op))
+                (as_command(&site, control, id, op))
+            } @else {
+                p { "This does not apply to the run any more: its state has changed." }
+                a.button href=(back) { "Go back" }
+            }
+        }
+    };
+    Ok(Page::new(format!("{} run", control.verb), body).response(&site))
+}
+
+fn form(site: &Site, control: &Control, id: RunId, op: Option<u64>) -> Markup {
+    let reason = Field {
+        name: "reason",
+        label: "Reason",
+        hint: "Shown in the history. Optional.",
+        ..Field::default()
+    };
+    html! {
+        form method="post" action=(site.href(&format!("/runs/{id}/{}", control.path))) {
+            (token(site))
+            @if let Some(op) = op { input type="hidden" name="op" value=(op); }
+            @if control.has_reason { (reason.line()) }
+            @if control.action == Action::Terminate {
+                label.check { input type="checkbox" name="compensating" value="true"; "Run its compensations first" }
+            }
+            div.buttons {
+                button class=(if control.is_dangerous { "button danger" } else { "button primary" }) {
+                    (control.verb) " run " (words::short(id))
+                }
+                a.button href=(site.href(&format!("/runs/{id}"))) { "Go back" }
+            }
+        }
+    }
+}
+
+/// The run that an action is about.
+pub(crate) fn subject(site: &Site, run: &RunJson) -> Markup {
+    html! {
+        p.subject {
+            (run_badges(site, run)) " " span.strong { (run.workflow) } " v" (run.version)
+            @if let Some(key) = &run.key { " · " (key) }
+            " · " span.id { (run.id) }
+        }
+    }
+}
+
+/// The same action as a command.
+fn as_command(site: &Site, control: &Control, id: RunId, op: Option<u64>) -> Markup {
+    let op =
+        op.filter(|_| control.action == Action::Wake).map(|op| format!(" --op {op}")).unwrap_or_default();
+    let command = format!("outlast run {} {id}{op}", control.path);
+    html! {
+        details.command {
+            summary { "As a command" }
+            pre { (command) (crate::ui::parts::copy(site, &command, "the command")) }
+        }
+    }
+}
+
+/// `POST /runs/{id}/cancel` and the like.
+pub(crate) async fn perform(
+    State(app): State<App>,
+    site: Site,
+    Path(id): Path<String>,
+    body: String,
+) -> Answer {
+    let control = control_of(&site)?;
+    let id = run_id(&id).on(&site)?;
+    let form = SentForm::read(&app, &site, &body)?;
+    if control.action == Action::Delete {
+        app.service.delete(&site.caller, id).await.on(&site)?;
+        return Ok(Redirect::to(&site.href("/runs")).into_response());
+    }
+    if control.action == Action::Restart {
+        let started = app.service.restart(&site.caller, id, &RestartRequest::default()).await.on(&site)?;
+        return Ok(Redirect::to(&site.href(&format!("/runs/{}?did=started", started.run.id))).into_response());
+    }
+    let done = change(&app, &site, control.action, id, &form).await.on(&site)?;
+    let did = match done.did {
+        DidWhat::Requested => "requested",
+        DidWhat::Already => "already",
+        DidWhat::Nothing => "nothing",
+    };
+    Ok(Redirect::to(&site.href(&format!("/runs/{id}?did={did}"))).into_response())
+}
+
+async fn change(
+    app: &App,
+    site: &Site,
+    action: Action,
+    id: RunId,
+    form: &SentForm,
+) -> Result<ControlledJson, Problem> {
+    let (service, caller) = (&app.service, &site.caller);
+    let reason = form.text("reason").map(str::to_owned);
+    match action {
+        Action::Cancel => service.cancel(caller, id, &CancelRequest { reason }).await,
+        Action::Terminate => {
+            let compensating = form.text("compensating").is_some();
+            service.terminate(caller, id, &TerminateRequest { reason, compensating }).await
+        }
+        Action::Pause => service.pause(caller, id, &PauseRequest { reason }).await,
+        Action::Resume => service.resume(caller, id).await,
+        Action::Wake => {
+            let op = form.text("op").and_then(|op| op.parse().ok());
+            service.wake(caller, id, &WakeRequest { op }).await
+        }
+        Action::Quarantine => service.quarantine(caller, id).await,
+        Action::Release => service.release(caller, id).await,
+        _ => Err(Problem::new(ProblemCode::NotFound, format!("`{action}` is not an action on one run"))),
+    }
+}

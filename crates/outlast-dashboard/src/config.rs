@@ -1,0 +1,50 @@
+//! The configuration of the dashboard.
+
+/// Who may see the dashboard, and what it says about itself.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct DashboardConfig {
+    pub(crate) admission: Admission,
+    pub(crate) environment: Option<String>,
+    pub(crate) is_read_only: bool,
+}
+
+/// Who may see the dashboard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// Requests for a loopback host that no proxy has passed on. They may do everything.
+    Local,
+    /// Requests with a [`Caller`](outlast_api::Caller) in their extensions.
+    Callers,
+}
+
+impl DashboardConfig {
+    /// Only this machine may see the dashboard, and may do everything. Requests from another address are refused, and so
+    /// are those for another host than a loopback name, and those that a proxy has passed on. Serve the router with
+    /// `into_make_service_with_connect_info::<SocketAddr>()`, so that the address of the peer is known.
+    pub fn local() -> Self {
+        Self::new(Admission::Local)
+    }
+
+    /// The application in front decides: a layer inserts a [`Caller`](outlast_api::Caller) into the extensions of each
+    /// request. A request without one is refused. The layer is also responsible for checking the host.
+    pub fn callers() -> Self {
+        Self::new(Admission::Callers)
+    }
+
+    fn new(admission: Admission) -> Self {
+        Self { admission, environment: None, is_read_only: false }
+    }
+
+    /// The name of the environment, such as `production`; every page shows it.
+    pub fn environment(mut self, name: impl Into<String>) -> Self {
+        self.environment = Some(name.into());
+        self
+    }
+
+    /// Nothing can be changed: pages have no controls, and actions are refused.
+    pub fn read_only(mut self) -> Self {
+        self.is_read_only = true;
+        self
+    }
+}

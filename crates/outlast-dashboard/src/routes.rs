@@ -1,0 +1,57 @@
+//! The routes of the dashboard.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::Redirect;
+use axum::routing::get;
+use outlast_api::Service;
+
+use crate::app::AppState;
+use crate::config::DashboardConfig;
+use crate::pages::{failures, fleet, hooks, problem, run, run_tabs, runs, search, settings, workflows};
+use crate::site::Site;
+use crate::{access, actions, assets, live};
+
+/// The pages of the dashboard, as a router that can be nested under any path.
+///
+/// If it admits [only this machine](DashboardConfig::local), it needs the address of the peer: serve it with
+/// `into_make_service_with_connect_info::<SocketAddr>()`.
+pub fn router(service: Service, config: DashboardConfig) -> Router {
+    let app = Arc::new(AppState::new(service, config));
+    let mut pages = Router::new()
+        .route("/", get(async |site: Site| Redirect::to(&site.href("/runs"))))
+        .route("/runs", get(runs::show))
+        .route("/runs/live", get(live::runs))
+        .route("/runs/new", get(actions::ask_start).post(actions::start))
+        .route("/runs/{id}", get(run::show))
+        .route("/runs/{id}/live", get(live::run))
+        .route("/runs/{id}/ops/{op}", get(run_tabs::show_operation))
+        .route("/runs/{id}/events", get(run_tabs::events))
+        .route("/runs/{id}/data", get(run_tabs::data))
+        .route("/runs/{id}/children", get(run_tabs::children))
+        .route("/runs/{id}/export", get(run_tabs::export))
+        .route("/runs/{id}/send", get(actions::ask_payload).post(actions::send))
+        .route("/search", get(search::search))
+        .route("/failures", get(failures::show))
+        .route("/workflows", get(workflows::list))
+        .route("/workflows/{name}", get(workflows::show))
+        .route("/hooks", get(hooks::show))
+        .route("/queues", get(fleet::queues))
+        .route("/workers", get(fleet::workers))
+        .route("/workers/{session}", get(fleet::worker))
+        .route("/settings", get(settings::show))
+        .route("/settings/theme", axum::routing::post(settings::set_theme));
+    for control in actions::CONTROLS {
+        let path = format!("/runs/{{id}}/{}", control.path);
+        pages = pages.route(&path, get(actions::confirm).post(actions::perform));
+    }
+    pages
+        .fallback(problem::not_found)
+        .layer(from_fn_with_state(app.clone(), access::admit))
+        // Assets contain nothing about runs, and the page of a refusal needs them.
+        .route("/assets/{digest}/{file}", get(assets::serve))
+        .layer(from_fn(access::set_headers))
+        .with_state(app)
+}

@@ -1,0 +1,22 @@
+//! Small pictures in SVG.
+
+use maud::{Markup, html};
+
+/// A stacked bar: parts in the colours of their statuses.
+pub(crate) fn stacked(parts: &[(&str, u64)], label: &str) -> Markup {
+    let total: u64 = parts.iter().map(|(_, count)| count).sum();
+    let mut x = 0.0;
+    let mut rects = Vec::new();
+    for (status, count) in parts.iter().filter(|(_, count)| *count > 0) {
+        let width = *count as f64 / total as f64 * 100.0;
+        rects.push((format!("{x:.2}%"), format!("{width:.2}%"), *status));
+        x += width;
+    }
+    html! {
+        svg.stacked width="100%" height="6" role="img" aria-label=(label) {
+            @for (x, width, status) in rects {
+                rect class={ "f-" (status) } x=(x) width=(width) height="6" {}
+            }
+        }
+    }
+}

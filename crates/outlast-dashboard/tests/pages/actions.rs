@@ -1,0 +1,146 @@
+//! Actions: a form states the effect, and only a form of this dashboard can be sent.
+
+use axum::body::Body;
+use axum::http::{Request, header};
+use outlast::Status;
+use tower::ServiceExt;
+
+use crate::screens::check_page;
+use crate::setup::{Reply, Shop, approval, checkout, nap, patient, peer};
+
+#[tokio::test]
+async fn a_run_is_cancelled_after_confirmation() {
+    let shop = Shop::open().await;
+    let run = shop.settle(&shop.client.start(nap, ()).await.unwrap()).await;
+    let path = format!("/runs/{run}/cancel");
+    let page = shop.get(&path).await;
+    check_page(&path, &page);
+    assert!(page.body.contains("Cancel run …"));
+    assert_eq!(shop.client.run(run).await.unwrap().status, Status::Waiting);
+    let done = shop.post(&path, &format!("token={}&reason=ordered+twice", page.token())).await;
+    assert_eq!((done.status, done.header("location")), (303, format!("/runs/{run}?did=requested").as_str()));
+    let error = shop.client.handle::<()>(run).output().await.unwrap_err();
+    assert!(error.is_cancelled() && error.to_string().contains("ordered twice"), "{error}");
+}
+
+#[tokio::test]
+async fn every_control_has_a_page_and_does_what_it_says() {
+    let shop = Shop::open().await;
+    let run = shop.settle(&shop.client.start(nap, ()).await.unwrap()).await;
+    let send = async |action: &str| {
+        let path = format!("/runs/{run}/{action}");
+        let page = shop.get(&path).await;
+        check_page(&path, &page);
+        let done = shop.post(&path, &format!("token={}", page.token())).await;
+        assert_eq!(done.status, 303, "{action}: {}", done.body);
+    };
+    send("pause").await;
+    assert!(shop.client.run(run).await.unwrap().marks.is_paused());
+    send("resume").await;
+    send("quarantine").await;
+    assert!(shop.client.run(run).await.unwrap().marks.is_quarantined());
+    send("release").await;
+    send("restart").await;
+    send("wake").await;
+    shop.client.handle::<()>(run).output().await.unwrap();
+    send("delete").await;
+    assert!(shop.client.run(run).await.is_err());
+    let other = shop.client.list().await.unwrap().runs[0].id;
+    let path = format!("/runs/{other}/terminate");
+    let token = shop.get(&path).await.token();
+    assert_eq!(shop.post(&path, &format!("token={token}&compensating=true")).await.status, 303);
+    assert!(shop.client.handle::<()>(other).output().await.is_err());
+}
+
+#[tokio::test]
+async fn a_waiting_attempt_is_made_now() {
+    let shop = Shop::open().await;
+    let run = shop.settle(&shop.client.start(patient, ()).await.unwrap()).await;
+    let path = format!("/runs/{run}/wake?op=0");
+    let page = shop.get(&path).await;
+    assert!(page.body.contains("name=\"op\" value=\"0\""));
+    assert_eq!(
+        shop.post(&format!("/runs/{run}/wake"), &format!("token={}&op=0", page.token())).await.status,
+        303
+    );
+}
+
+#[tokio::test]
+async fn a_hook_is_answered_and_what_is_not_json_is_shown_again() {
+    let shop = Shop::open().await;
+    let run = shop.client.start(approval, ()).await.unwrap();
+    let id = shop.settle(&run).await;
+    let path = format!("/runs/{id}/send");
+    let page = shop.get(&format!("{path}?op=0")).await;
+    check_page(&path, &page);
+    let again = shop.post(&path, &format!("token={}&op=0&payload=%7Bno", page.token())).await;
+    assert_eq!(again.status, 200);
+    assert!(again.body.contains("This is not JSON") && again.body.contains("{no"));
+    let sent = shop.post(&path, &format!("token={}&op=0&payload=true", page.token())).await;
+    assert_eq!(sent.status, 303, "{}", sent.body);
+    assert!(run.output().await.unwrap());
+}
+
+#[tokio::test]
+async fn a_run_is_started_with_its_key_and_tags() {
+    let shop = Shop::open().await;
+    let page = shop.get("/runs/new?workflow=checkout").await;
+    assert!(page.body.contains("<option value=\"checkout\" selected>"));
+    let form = format!("token={}&workflow=checkout&input=4200&key=order-9&tags=shop:berlin", page.token());
+    let started = shop.post("/runs/new", &form).await;
+    assert_eq!(started.status, 303, "{}", started.body);
+    let run = shop.client.find::<String>("order-9").await.unwrap().unwrap();
+    assert_eq!(started.header("location"), format!("/runs/{}?did=started", run.id()));
+    assert_eq!(run.output().await.unwrap(), "4200 charged");
+    assert_eq!(run.view().await.unwrap().tags["shop"], "berlin");
+    let wrong = shop.post("/runs/new", &format!("token={}&workflow=checkout&input=%7B", page.token())).await;
+    assert_eq!(wrong.status, 200);
+    assert!(wrong.body.contains("role=\"alert\"") && wrong.body.contains("not JSON"));
+}
+
+#[tokio::test]
+async fn a_form_without_the_token_or_from_another_site_does_nothing() {
+    let shop = Shop::open().await;
+    let run = shop.settle(&shop.client.start(nap, ()).await.unwrap()).await;
+    let path = format!("/runs/{run}/terminate");
+    let token = shop.get(&path).await.token();
+    assert_eq!(shop.post(&path, "token=").await.status, 403);
+    assert_eq!(shop.post(&path, &format!("token={}", "0".repeat(64))).await.status, 403);
+    for (name, value) in
+        [("origin", "http://evil.example"), ("origin", "null"), ("sec-fetch-site", "cross-site")]
+    {
+        let request =
+            Request::post(&path).extension(peer()).header(header::HOST, "127.0.0.1:4700").header(name, value);
+        let request = request.body(Body::from(format!("token={token}"))).unwrap();
+        let refused = Reply::of(shop.app.clone().oneshot(request).await.unwrap()).await;
+        assert_eq!(refused.status, 403, "{name}: {value}");
+    }
+    assert_eq!(shop.client.run(run).await.unwrap().status, Status::Waiting);
+}
+
+#[tokio::test]
+async fn an_action_that_does_not_apply_has_no_form() {
+    let shop = Shop::open().await;
+    let run = shop.settle(&shop.client.start(checkout, 1).await.unwrap()).await;
+    shop.client.handle::<String>(run).output().await.unwrap();
+    let page = shop.get(&format!("/runs/{run}/cancel")).await;
+    check_page("cancel", &page);
+    assert!(!page.body.contains("method=\"post\""));
+}
+
+#[tokio::test]
+async fn every_action_that_is_not_headless_has_a_form_or_is_known_to_have_none() {
+    // Bulk actions and prune have no page yet.
+    let without_page = ["bulk", "prune"];
+    let shop = Shop::open().await;
+    let run = shop.settle(&shop.client.start(approval, ()).await.unwrap()).await;
+    for action in outlast_api::Action::ALL.into_iter().filter(|action| !action.is_headless()) {
+        let path = match action.as_str() {
+            "start" => "/runs/new".to_owned(),
+            "send" => format!("/runs/{run}/send?op=0"),
+            name => format!("/runs/{run}/{name}"),
+        };
+        let expected = if without_page.contains(&action.as_str()) { 404 } else { 200 };
+        assert_eq!(shop.get(&path).await.status, expected, "{action}");
+    }
+}

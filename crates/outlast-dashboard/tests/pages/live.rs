@@ -1,0 +1,71 @@
+//! Streams of patches.
+
+use axum::body::{Body, BodyDataStream};
+use axum::http::{Request, header};
+use futures_util::StreamExt;
+use tower::ServiceExt;
+
+use crate::setup::{Shop, approval, nap, peer};
+
+async fn stream(shop: &Shop, path: &str) -> BodyDataStream {
+    let request =
+        Request::get(path).extension(peer()).header(header::HOST, "127.0.0.1").body(Body::empty()).unwrap();
+    let response = shop.app.clone().oneshot(request).await.unwrap();
+    assert_eq!(response.headers()[header::CONTENT_TYPE], "text/event-stream");
+    response.into_body().into_data_stream()
+}
+
+/// Reads until the text of the stream contains this.
+async fn until(stream: &mut BodyDataStream, wanted: &str) -> String {
+    let mut text = String::new();
+    while !text.contains(wanted) {
+        let chunk = stream.next().await.expect("the stream goes on").unwrap();
+        text.push_str(std::str::from_utf8(&chunk).unwrap());
+    }
+    text
+}
+
+#[tokio::test]
+async fn a_list_brings_everything_first_and_then_what_is_new() {
+    let shop = Shop::open().await;
+    let first = shop.settle(&shop.client.start(nap, ()).await.unwrap()).await;
+    let mut list = stream(&shop, "/runs/live?").await;
+    let text = until(&mut list, &format!("run-{first}")).await;
+    assert!(text.contains("event: patch") && text.contains("id=\\\"counts\\\""), "{text}");
+    let second = shop.settle(&shop.client.start(nap, ()).await.unwrap()).await;
+    until(&mut list, &format!("run-{second}")).await;
+}
+
+#[tokio::test]
+async fn the_stream_of_a_run_ends_with_the_run() {
+    let shop = Shop::open().await;
+    let run = shop.client.start(approval, ()).await.unwrap();
+    let id = shop.settle(&run).await;
+    let mut page = stream(&shop, &format!("/runs/{id}/live?")).await;
+    let text = until(&mut page, "id=\\\"panel\\\"").await;
+    for part in ["run-head", "why", "lines"] {
+        assert!(text.contains(&format!("id=\\\"{part}\\\"")), "{part}");
+    }
+    run.send("decision", &true).await.unwrap();
+    let text = until(&mut page, "event: end").await;
+    assert!(text.contains("It completed"), "{text}");
+    assert!(page.next().await.is_none());
+}
+
+#[tokio::test]
+async fn two_readers_of_the_same_page_both_get_it() {
+    let shop = Shop::open().await;
+    let id = shop.settle(&shop.client.start(nap, ()).await.unwrap()).await;
+    let mut streams = [stream(&shop, "/runs/live?").await, stream(&shop, "/runs/live?").await];
+    for list in &mut streams {
+        until(list, &format!("run-{id}")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_search_and_later_pages_are_not_live() {
+    let shop = Shop::open().await;
+    for path in ["/runs/live?text=x", "/runs/live?cursor=x"] {
+        assert_eq!(shop.get(path).await.status, 400, "{path}");
+    }
+}

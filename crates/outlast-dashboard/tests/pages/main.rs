@@ -1,0 +1,10 @@
+//! Tests of the pages in process, without a browser and without JavaScript.
+
+#![allow(clippy::unwrap_used, reason = "a test fails when its preparation fails")]
+
+mod actions;
+mod hostile;
+mod live;
+mod prefix;
+mod screens;
+mod setup;

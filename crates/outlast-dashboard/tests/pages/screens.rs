@@ -1,0 +1,188 @@
+//! Every screen answers with a complete page.
+
+use outlast::RunId;
+use outlast_dashboard::DashboardConfig;
+
+use crate::setup::{Reply, Shop, approval, checkout, family, nap, patient};
+
+/// Checks what every page has.
+pub(crate) fn check_page(path: &str, page: &Reply) {
+    assert_eq!(page.status, 200, "{path}: {}", page.body);
+    assert!(page.header("content-security-policy").contains("script-src 'self'; style-src 'self'"), "{path}");
+    assert_eq!(page.header("x-content-type-options"), "nosniff", "{path}");
+    for inline in [" style=\"", "<style", "javascript:", " onclick", "data:"] {
+        assert!(!page.body.contains(inline), "{path} contains {inline}");
+    }
+    let scripts = page.body.matches("<script").count();
+    assert_eq!(scripts, page.body.matches("<script type=\"module\" src=\"").count(), "{path}");
+    assert_eq!(page.body.matches("<h1").count(), 1, "{path} has one heading");
+    assert!(page.body.contains("<main"), "{path}");
+}
+
+async fn runs(shop: &Shop) -> [RunId; 6] {
+    let client = &shop.client;
+    let completed = client.start(checkout, 4200).key("order-1").await.unwrap();
+    let failed = client.start(checkout, 0).key("order-2").await.unwrap();
+    let sleeping = client.start(nap, ()).await.unwrap();
+    let waiting = client.start(approval, ()).await.unwrap();
+    let retrying = client.start(patient, ()).await.unwrap();
+    let parent = client.start(family, ()).await.unwrap();
+    [
+        shop.settle(&completed).await,
+        shop.settle(&failed).await,
+        shop.settle(&sleeping).await,
+        shop.settle(&waiting).await,
+        shop.settle(&retrying).await,
+        shop.settle(&parent).await,
+    ]
+}
+
+#[tokio::test]
+async fn every_screen_is_complete_without_runs() {
+    let shop = Shop::open().await;
+    let paths = [
+        "/runs",
+        "/runs?status=failed",
+        "/runs?text=x",
+        "/runs/new",
+        "/failures",
+        "/failures?tab=stuck",
+        "/workflows",
+        "/workflows/checkout",
+        "/hooks",
+        "/queues",
+        "/workers",
+        "/settings",
+    ];
+    for path in paths {
+        check_page(path, &shop.get(path).await);
+    }
+    assert!(shop.get("/runs").await.body.contains("No runs yet"));
+}
+
+#[tokio::test]
+async fn every_screen_is_complete_with_runs() {
+    let shop = Shop::open().await;
+    for run in runs(&shop).await {
+        for part in [
+            "",
+            "?op=0",
+            "?axis=linear",
+            "?all=1",
+            "?status=failed",
+            "/events",
+            "/data",
+            "/children",
+            "/ops/0",
+        ] {
+            let path = format!("/runs/{run}{part}");
+            check_page(&path, &shop.get(&path).await);
+        }
+    }
+    for path in
+        ["/runs", "/runs?open=true", "/runs?tag=customer:ada", "/failures", "/hooks", "/queues", "/workflows"]
+    {
+        check_page(path, &shop.get(path).await);
+    }
+    let worker = shop.client.workers().await.unwrap()[0].session;
+    check_page("worker", &shop.get(&format!("/workers/{worker}")).await);
+}
+
+#[tokio::test]
+async fn a_list_shows_what_runs_wait_for_and_failed_with() {
+    let shop = Shop::open().await;
+    runs(&shop).await;
+    let list = shop.get("/runs").await.body;
+    for text in
+        ["card_declined", "the card was declined", "retries", "unreachable", "sleeps", "decision", "order-1"]
+    {
+        assert!(list.contains(text), "{text}");
+    }
+    let failures = shop.get("/failures").await.body;
+    assert!(failures.contains("charge") && failures.contains("card_declined"));
+    assert!(shop.get("/hooks").await.body.contains("decision"));
+}
+
+#[tokio::test]
+async fn the_page_of_a_run_explains_its_state() {
+    let shop = Shop::open().await;
+    let [completed, failed, sleeping, waiting, retrying, parent] = runs(&shop).await;
+    let page = async |run: RunId| shop.get(&format!("/runs/{run}")).await.body;
+    assert!(page(completed).await.contains("It completed at"));
+    assert!(page(failed).await.contains("Compensations"));
+    assert!(page(sleeping).await.contains("It waits for a timer"));
+    assert!(page(waiting).await.contains(&format!("/runs/{waiting}/send?op=0")));
+    assert!(page(retrying).await.contains("Attempt now"));
+    assert!(page(parent).await.contains("child"));
+    let data = shop.get(&format!("/runs/{completed}/data")).await.body;
+    assert!(data.contains("charging") && data.contains("4200"));
+}
+
+#[tokio::test]
+async fn a_sleep_of_three_days_is_compressed_and_can_be_shown_to_scale() {
+    let shop = Shop::open().await;
+    let run = shop.settle(&shop.client.start(nap, ()).await.unwrap()).await;
+    let compressed = shop.get(&format!("/runs/{run}")).await.body;
+    assert!(compressed.contains("class=\"gap\""), "{compressed}");
+    let linear = shop.get(&format!("/runs/{run}?axis=linear")).await.body;
+    assert!(!linear.contains("class=\"gap\""));
+}
+
+#[tokio::test]
+async fn a_page_that_does_not_exist_says_so() {
+    let shop = Shop::open().await;
+    for path in
+        ["/nothing", "/runs/run_0", "/runs/01J8", "/workflows/nothing", "/workers/x", "/assets/0/page.js"]
+    {
+        assert_eq!(shop.get(path).await.status, 404, "{path}");
+    }
+    let problem = shop.get("/runs?workflow=a&cursor=x").await;
+    assert_eq!(problem.status, 400);
+    assert!(problem.body.contains("role=\"alert\""));
+}
+
+#[tokio::test]
+async fn a_search_opens_the_only_run_that_fits() {
+    let shop = Shop::open().await;
+    let run = shop.settle(&shop.client.start(nap, ()).key("order/7").await.unwrap()).await;
+    let found = shop.get("/search?q=order%2F7").await;
+    assert_eq!((found.status, found.header("location")), (303, format!("/runs/{run}").as_str()));
+    let several = shop.get("/search?q=nothing+fits").await;
+    assert_eq!(several.header("location"), "/runs?text=nothing%20fits");
+}
+
+#[tokio::test]
+async fn assets_are_small_and_kept_by_browsers() {
+    let shop = Shop::open().await;
+    let page = shop.get("/runs").await;
+    let style = page.attributes("href").into_iter().find(|href| href.ends_with("outlast.css")).unwrap();
+    let reply = shop.get(&style).await;
+    assert_eq!(reply.status, 200);
+    assert!(reply.header("cache-control").contains("immutable"));
+    assert!(!reply.body.contains("url(/") && !reply.body.contains("http"), "no address in the style sheet");
+    for script in page.attributes("src") {
+        let text = shop.get(&script).await.body;
+        let is_path = |rest: &str| rest.starts_with(|first: char| first.is_ascii_alphabetic());
+        assert!(!text.split("\"/").skip(1).any(is_path), "no absolute path in {script}");
+    }
+}
+
+#[tokio::test]
+async fn a_read_only_dashboard_has_no_form_that_changes_runs() {
+    let shop = Shop::open_with(DashboardConfig::local().read_only()).await;
+    let run = shop.settle(&shop.client.start(approval, ()).await.unwrap()).await;
+    for path in
+        ["/runs", "/hooks", "/workflows", "/failures", &format!("/runs/{run}"), &format!("/runs/{run}?op=0")]
+    {
+        let page = shop.get(path).await;
+        check_page(path, &page);
+        assert!(!page.body.contains("method=\"post\""), "{path}");
+        for link in ["/cancel", "/send", "/runs/new", "/terminate"] {
+            assert!(!page.body.contains(link), "{path} links to {link}");
+        }
+        assert!(page.body.contains("Read-only"), "{path}");
+    }
+    assert_eq!(shop.get(&format!("/runs/{run}/cancel")).await.status, 403);
+    assert_eq!(shop.post(&format!("/runs/{run}/cancel"), "token=x").await.status, 403);
+    assert_eq!(shop.post("/runs/new", "token=x").await.status, 403);
+}

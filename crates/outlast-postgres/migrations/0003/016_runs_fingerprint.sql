@@ -1,0 +1,2 @@
+-- The fingerprint of that failure.
+ALTER TABLE {schema}.runs ADD COLUMN fingerprint bigint

@@ -1,0 +1,8 @@
+//! Handlers: they translate between HTTP and the service.
+
+pub(crate) mod control;
+pub(crate) mod fleet;
+pub(crate) mod history;
+pub(crate) mod runs;
+pub(crate) mod start;
+pub(crate) mod streams;

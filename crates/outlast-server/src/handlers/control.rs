@@ -1,0 +1,107 @@
+//! Controlling runs.
+
+use axum::extract::State;
+use outlast_api::{
+    BulkRequest, CancelRequest, PauseRequest, PruneRequest, RestartRequest, TerminateRequest, WakeRequest,
+};
+
+use super::start::created;
+use crate::body::{JsonBody, OptionalBody};
+use crate::extract::{By, PathOf, PrefixOf};
+use crate::reply::{Reply, no_content, ok};
+use crate::state::AppState;
+
+pub(crate) async fn cancel(
+    State(state): State<AppState>,
+    By(caller): By,
+    path: PathOf,
+    OptionalBody(request): OptionalBody<CancelRequest>,
+) -> Reply {
+    ok(&state.service.cancel(&caller, path.run()?, &request).await?)
+}
+
+pub(crate) async fn terminate(
+    State(state): State<AppState>,
+    By(caller): By,
+    path: PathOf,
+    OptionalBody(request): OptionalBody<TerminateRequest>,
+) -> Reply {
+    ok(&state.service.terminate(&caller, path.run()?, &request).await?)
+}
+
+pub(crate) async fn pause(
+    State(state): State<AppState>,
+    By(caller): By,
+    path: PathOf,
+    OptionalBody(request): OptionalBody<PauseRequest>,
+) -> Reply {
+    ok(&state.service.pause(&caller, path.run()?, &request).await?)
+}
+
+pub(crate) async fn resume(
+    State(state): State<AppState>,
+    By(caller): By,
+    path: PathOf,
+    OptionalBody(EmptyRequest {}): OptionalBody<EmptyRequest>,
+) -> Reply {
+    ok(&state.service.resume(&caller, path.run()?).await?)
+}
+
+pub(crate) async fn wake(
+    State(state): State<AppState>,
+    By(caller): By,
+    path: PathOf,
+    OptionalBody(request): OptionalBody<WakeRequest>,
+) -> Reply {
+    ok(&state.service.wake(&caller, path.run()?, &request).await?)
+}
+
+pub(crate) async fn quarantine(
+    State(state): State<AppState>,
+    By(caller): By,
+    path: PathOf,
+    OptionalBody(EmptyRequest {}): OptionalBody<EmptyRequest>,
+) -> Reply {
+    ok(&state.service.quarantine(&caller, path.run()?).await?)
+}
+
+pub(crate) async fn release(
+    State(state): State<AppState>,
+    By(caller): By,
+    path: PathOf,
+    OptionalBody(EmptyRequest {}): OptionalBody<EmptyRequest>,
+) -> Reply {
+    ok(&state.service.release(&caller, path.run()?).await?)
+}
+
+pub(crate) async fn restart(
+    State(state): State<AppState>,
+    By(caller): By,
+    path: PathOf,
+    PrefixOf(prefix): PrefixOf,
+    OptionalBody(request): OptionalBody<RestartRequest>,
+) -> Reply {
+    created(&state.service.restart(&caller, path.run()?, &request).await?, &prefix)
+}
+
+pub(crate) async fn delete(State(state): State<AppState>, By(caller): By, path: PathOf) -> Reply {
+    state.service.delete(&caller, path.run()?).await?;
+    Ok(no_content())
+}
+
+pub(crate) async fn bulk(
+    State(state): State<AppState>,
+    By(caller): By,
+    JsonBody(request): JsonBody<BulkRequest>,
+) -> Reply {
+    ok(&state.service.preview_bulk(&caller, &request).await?)
+}
+
+pub(crate) async fn prune(State(state): State<AppState>, JsonBody(request): JsonBody<PruneRequest>) -> Reply {
+    ok(&state.service.prune(&request).await?)
+}
+
+/// The body of a request that has no fields.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EmptyRequest {}

@@ -1,0 +1,5 @@
+-- The number of runs that wait for the next attempt of a step, and of runs that were asked to stop and have not ended; each
+-- counted up to a limit.
+SELECT (SELECT count(*) FROM (SELECT 1 FROM runs INDEXED BY runs_retrying WHERE retrying AND status = 'waiting' LIMIT ?1)),
+    (SELECT count(*) FROM (SELECT 1 FROM runs INDEXED BY runs_cancelling
+        WHERE cancel_requested AND ended_at IS NULL LIMIT ?1))

@@ -1,0 +1,2 @@
+-- Deletes a row of entries of a stream.
+DELETE FROM chunks WHERE rowid = ?1

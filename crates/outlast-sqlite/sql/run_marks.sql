@@ -1,0 +1,2 @@
+-- The marks of a run.
+SELECT marks FROM runs WHERE id = ?1

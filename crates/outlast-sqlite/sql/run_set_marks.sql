@@ -1,0 +1,2 @@
+-- Sets the marks of a run.
+UPDATE runs SET marks = ?2 WHERE id = ?1

@@ -1,0 +1,80 @@
+//! Schedules: rules that start runs repeatedly.
+//!
+//! A schedule is a run of the built-in workflow `outlast:schedule`, which every worker has. It waits for its next
+//! instant, starts the firing as a child, and continues as a new generation. So it needs no timer service and no
+//! leader: what is true of runs is true of schedules.
+//!
+//! ```text
+//! rule     cron or interval, jitter, overlap, catch-up          (rule.rs, target.rs: what a client defines)
+//! instants which instants the rule has: pure, with time zones   (cron.rs, instants.rs)
+//! plan     what a schedule does next, given its position        (plan.rs)
+//! state    what outlives a generation                           (state.rs)
+//! workflow the loop: commands, ends of firings, due instants    (workflow.rs, lanes.rs)
+//! ```
+//!
+//! Time-zone data changes between machines and releases. Everything that is computed from it is therefore recorded with
+//! `ctx.record`, and a replay uses what was recorded.
+
+mod rule;
+mod target;
+
+mod cron;
+mod instants;
+mod plan;
+
+mod command;
+mod state;
+
+mod lanes;
+mod workflow;
+
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use command::ScheduleCommand;
+pub(crate) use cron::{check_cron, check_timezone};
+pub(crate) use instants::Instants;
+pub(crate) use rule::RuleChanges;
+pub use rule::{CatchUp, Overlap, ScheduleTiming};
+pub(crate) use state::{PublishedSchedule, ScheduleState};
+pub use target::Firing;
+pub(crate) use target::{FiringInput, ScheduleTarget};
+pub use view::{FiringView, ScheduleCounts, SchedulePause, ScheduleRefusal, ScheduleView};
+pub(crate) use workflow::schedule;
+
+use outlast_core::Timestamp;
+
+/// The name of the built-in workflow.
+pub(crate) const SCHEDULE_WORKFLOW: &str = "outlast:schedule";
+
+/// The version of the built-in workflow.
+pub(crate) const SCHEDULE_VERSION: u32 = 1;
+
+/// The hook that takes the commands of clients.
+pub(crate) const COMMAND_HOOK: &str = "outlast:schedule";
+
+/// The tag of a firing that names its schedule.
+pub(crate) const SCHEDULE_TAG: &str = "outlast:schedule";
+
+/// The header of a firing with its instant, in microseconds since 1970.
+pub(crate) const SCHEDULED_AT_HEADER: &str = "outlast:scheduled_at";
+
+/// The prefix of the key of a schedule; its name follows.
+const KEY_PREFIX: &str = "outlast:schedule:";
+
+/// The key of the schedule with this name.
+pub(crate) fn key_of(name: &str) -> String {
+    format!("{KEY_PREFIX}{name}")
+}
+
+/// The name of the schedule with this key.
+pub(crate) fn name_of(key: &str) -> &str {
+    key.strip_prefix(KEY_PREFIX).unwrap_or(key)
+}
+
+/// The instant in the header of a firing.
+pub(crate) fn scheduled_at(headers: &outlast_core::Headers) -> Option<Timestamp> {
+    headers.get(SCHEDULED_AT_HEADER)?.parse().ok().map(Timestamp::from_micros)
+}
