@@ -11,6 +11,7 @@ mod many_children;
 mod pruning_and_backup;
 mod recovery;
 mod restart_with_sleepers;
+mod run_retry;
 mod schedules;
 mod send_under_load;
 mod server_cost;
@@ -19,6 +20,7 @@ mod start_to_result;
 mod step_latency;
 mod streaming;
 mod throughput;
+mod transactional_steps;
 mod two_workers;
 
 mod child_process;
@@ -49,7 +51,7 @@ pub(crate) use streaming::{
 pub(crate) use worker_process::{COMMAND as WORKER_COMMAND, WorkerArgs, child as worker_child};
 
 /// Every workload, in the order in which they are measured.
-pub(crate) const ALL: [&Workload; 20] = [
+pub(crate) const ALL: [&Workload; 22] = [
     &throughput::WORKLOAD,
     &step_latency::WORKLOAD,
     &history_growth::WORKLOAD,
@@ -70,6 +72,8 @@ pub(crate) const ALL: [&Workload; 20] = [
     &streaming::WORKLOAD,
     &schedules::WORKLOAD,
     &iterations::WORKLOAD,
+    &run_retry::WORKLOAD,
+    &transactional_steps::WORKLOAD,
 ];
 
 /// A workload.

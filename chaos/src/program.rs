@@ -8,6 +8,7 @@ mod power;
 mod soak;
 
 mod bank;
+mod booking;
 mod transfer;
 
 mod client_process;

@@ -14,6 +14,8 @@ table leftovers: run text NOT NULL
 
 table migrations: version integer NOT NULL, at timestamp with time zone NOT NULL DEFAULT now()
 
+table replies: run text NOT NULL, message text NOT NULL, at bigint NOT NULL, outcome text NOT NULL, codec text, body text, raw bytea
+
 table runs: id text NOT NULL, workflow text NOT NULL, version bigint NOT NULL, format integer NOT NULL, queue text NOT NULL DEFAULT 'default'::text, priority smallint NOT NULL DEFAULT 0, key text, key_digest text, status text NOT NULL, owner text, preferred text, turn text NOT NULL, next_seq bigint NOT NULL, turn_at bigint NOT NULL, created_at bigint NOT NULL, updated_at bigint NOT NULL, ended_at bigint, wake_at bigint, waits text NOT NULL DEFAULT '[]'::text, ready_at bigint, sent bigint NOT NULL DEFAULT 0, consumed bigint NOT NULL DEFAULT 0, last_terminate bigint NOT NULL DEFAULT 0, last_cancel bigint NOT NULL DEFAULT 0, cancel_requested boolean NOT NULL DEFAULT false, kept bigint NOT NULL DEFAULT 0, crashes integer NOT NULL DEFAULT 0, failed_builds text NOT NULL DEFAULT ''::text, failed_at bigint NOT NULL DEFAULT 0, stuck_reason text, stuck_message text, stuck_build text, parent text, parent_op bigint, parent_awaits boolean, root text, deadline bigint, crash_class smallint NOT NULL DEFAULT
 CASE
     WHEN (crashes < 2) THEN 0
@@ -33,6 +35,8 @@ table stream_writers: run text NOT NULL, op bigint NOT NULL, stream text NOT NUL
 table streams: run text NOT NULL, name text NOT NULL, first bigint NOT NULL DEFAULT 0, next bigint NOT NULL DEFAULT 0, closed_by text, keep_last bigint, dropped bigint NOT NULL DEFAULT 0, late bigint NOT NULL DEFAULT 0, turn text WITH (fillfactor=50)
 
 table tags: run text NOT NULL, name text NOT NULL, value text NOT NULL WITH (autovacuum_vacuum_scale_factor=0.05, autovacuum_analyze_scale_factor=0.05)
+
+table tokens: hash text NOT NULL, run text NOT NULL, op bigint NOT NULL, hook text NOT NULL, opened_at bigint NOT NULL, keep_for bigint, kept_until bigint, webhook text, codec text, body text, raw bytea
 
 table turns: run text NOT NULL, seq bigint NOT NULL, next_seq bigint NOT NULL, id text NOT NULL, at bigint NOT NULL, build text NOT NULL, events text NOT NULL WITH (autovacuum_vacuum_scale_factor=0.05, autovacuum_vacuum_insert_scale_factor=0.05, autovacuum_analyze_scale_factor=0.05)
 
@@ -54,6 +58,8 @@ constraint leftovers_pkey of outlast.leftovers: PRIMARY KEY (run)
 
 constraint migrations_pkey of outlast.migrations: PRIMARY KEY (version)
 
+constraint replies_pkey of outlast.replies: PRIMARY KEY (run, message)
+
 constraint runs_pkey of outlast.runs: PRIMARY KEY (id)
 
 constraint sessions_pkey of outlast.sessions: PRIMARY KEY (id)
@@ -74,6 +80,8 @@ constraint streams_pkey of outlast.streams: PRIMARY KEY (run, name)
 
 constraint tags_pkey of outlast.tags: PRIMARY KEY (run, name)
 
+constraint tokens_pkey of outlast.tokens: PRIMARY KEY (hash)
+
 constraint turns_pkey of outlast.turns: PRIMARY KEY (run, seq)
 
 constraint unmerged_pkey of outlast.unmerged: PRIMARY KEY (id)
@@ -93,6 +101,10 @@ CREATE UNIQUE INDEX inbox_pkey ON outlast.inbox USING btree (run, "position")
 CREATE UNIQUE INDEX leftovers_pkey ON outlast.leftovers USING btree (run)
 
 CREATE UNIQUE INDEX migrations_pkey ON outlast.migrations USING btree (version)
+
+CREATE INDEX replies_by_time ON outlast.replies USING btree (at)
+
+CREATE UNIQUE INDEX replies_pkey ON outlast.replies USING btree (run, message)
 
 CREATE INDEX runs_by_fingerprint ON outlast.runs USING btree (fingerprint, ended_at, id) WHERE (fingerprint IS NOT NULL)
 
@@ -141,6 +153,12 @@ CREATE UNIQUE INDEX streams_pkey ON outlast.streams USING btree (run, name)
 CREATE INDEX tags_by_value ON outlast.tags USING btree (name, value, run)
 
 CREATE UNIQUE INDEX tags_pkey ON outlast.tags USING btree (run, name)
+
+CREATE INDEX tokens_by_run ON outlast.tokens USING btree (run)
+
+CREATE INDEX tokens_kept ON outlast.tokens USING btree (kept_until) WHERE (kept_until IS NOT NULL)
+
+CREATE UNIQUE INDEX tokens_pkey ON outlast.tokens USING btree (hash)
 
 CREATE UNIQUE INDEX turns_pkey ON outlast.turns USING btree (run, seq)
 
@@ -919,6 +937,38 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.commit_tokens_v3(session_ text, at_ bigint, how_ json, locked_ text[], turns_ json, events_ text[], children_ json, child_events_ text[], messages_ json, bodies_ text[], raws_ bytea[], writes_ json, packs_ text[], states_ json, state_bodies_ text[], state_raws_ bytea[], limits_ bigint[], freed_ json, taken_ json, token_bodies_ text[], token_raws_ bytea[], replies_ json, reply_bodies_ text[], reply_raws_ bytea[])
+ RETURNS TABLE(nth integer, code text, detail text, moment bigint, rings boolean)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    answer_ record;
+    now_ bigint;
+    refused_ integer[] := '{}';
+BEGIN
+    FOR answer_ IN SELECT c.nth, c.code, c.detail, c.moment, c.rings FROM "outlast".commit_writes_v3(session_, at_, how_,
+        locked_, turns_, events_, children_, child_events_, messages_, bodies_, raws_, writes_, packs_, states_,
+        state_bodies_, state_raws_, limits_) c
+    LOOP
+        nth := answer_.nth; code := answer_.code; detail := answer_.detail; moment := answer_.moment;
+        -- A run that gets an answer may be ready for another worker.
+        rings := answer_.rings OR json_array_length(taken_) > 0;
+        RETURN NEXT;
+        IF answer_.code = 'now' THEN
+            now_ := answer_.moment;
+        ELSE
+            refused_ := refused_ || answer_.nth;
+        END IF;
+    END LOOP;
+    -- Without a time nothing was committed.
+    IF now_ IS NOT NULL THEN
+        PERFORM "outlast".put_tokens_v3(now_, refused_, freed_, taken_, token_bodies_, token_raws_);
+        PERFORM "outlast".put_replies_v3(now_, refused_, replies_, reply_bodies_, reply_raws_);
+    END IF;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.commit_v2(session_ text, at_ bigint, how_ json, locked_ text[], turns_ json, events_ text[], children_ json, child_events_ text[], messages_ json, bodies_ text[], raws_ bytea[])
  RETURNS TABLE(nth integer, code text, detail text, moment bigint, rings boolean)
  LANGUAGE plpgsql
@@ -1685,6 +1735,23 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.forget_tokens()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    IF (SELECT t.hash FROM "outlast".tokens t ORDER BY t.hash LIMIT 1) IS NOT NULL THEN
+        UPDATE "outlast".tokens t SET kept_until = g.ended_at + t.keep_for
+        FROM gone g WHERE t.run = g.id AND t.keep_for IS NOT NULL AND t.kept_until IS NULL;
+        DELETE FROM "outlast".tokens t USING gone g WHERE t.run = g.id AND t.kept_until IS NULL;
+    END IF;
+    IF (SELECT r.run FROM "outlast".replies r ORDER BY r.run, r.message LIMIT 1) IS NOT NULL THEN
+        DELETE FROM "outlast".replies r USING gone g WHERE r.run = g.id;
+    END IF;
+    RETURN NULL;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.forget_v2(runs_ text[])
  RETURNS void
  LANGUAGE plpgsql
@@ -1741,18 +1808,26 @@ AS $function$
 DECLARE
     old_ record;
 BEGIN
-    IF position('"window":' IN starts_::text) = 0 AND position('"while_running":' IN starts_::text) = 0 THEN
+    IF position('"window":' IN starts_::text) = 0 AND position('"while_running":' IN starts_::text) = 0
+        AND position('"replaces":' IN starts_::text) = 0 THEN
         RETURN;
     END IF;
     FOR old_ IN
-        SELECT r.id, a.key
-        FROM json_to_recordset(starts_) AS a (run text, key text, "window" bigint, while_running boolean)
+        SELECT r.id, a.key, a.replaces, a.replaced_reason
+        FROM json_to_recordset(starts_) AS a (run text, key text, "window" bigint, while_running boolean, replaces text,
+            replaced_reason text)
         JOIN "outlast".runs r ON r.key = a.key
-        WHERE r.id <> a.run
-            AND (a."window" IS NOT NULL AND r.created_at <= now_ - a."window" OR a.while_running AND r.ended_at IS NOT NULL)
+        WHERE r.id <> a.run AND NOT EXISTS (SELECT FROM "outlast".runs same WHERE same.id = a.run)
+            AND (a."window" IS NOT NULL AND r.created_at <= now_ - a."window" OR a.while_running AND r.ended_at IS NOT NULL
+                OR a.replaces IS NOT NULL)
         ORDER BY a.key COLLATE "C"
     LOOP
         UPDATE "outlast".runs SET key = NULL, key_digest = NULL WHERE id = old_.id AND key = old_.key;
+        IF FOUND AND old_.replaces IS NOT NULL THEN
+            PERFORM 1 FROM "outlast".put_messages_v3(now_,
+                json_build_array(json_build_object('run', old_.id, 'id', old_.replaces, 'kind', 'cancel')),
+                ARRAY[old_.replaced_reason], ARRAY[NULL]::bytea[], ARRAY[0, 0]::bigint[], '{}');
+        END IF;
     END LOOP;
 END
 $function$
@@ -2530,6 +2605,22 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.prune_tokens_v3(at_ bigint, kept_ bigint, limit_ integer)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    now_ CONSTANT bigint := coalesce(at_, "outlast".clock_v3());
+BEGIN
+    DELETE FROM "outlast".tokens t WHERE t.hash IN (
+        SELECT k.hash FROM "outlast".tokens k WHERE k.kept_until <= now_ ORDER BY k.kept_until LIMIT limit_);
+    DELETE FROM "outlast".replies r USING (
+        SELECT o.run, o.message FROM "outlast".replies o WHERE o.at <= now_ - kept_ ORDER BY o.at LIMIT limit_) o
+    WHERE r.run = o.run AND r.message = o.message;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.prune_v2(before_ bigint, after_ text, limit_ integer, rows_ integer)
  RETURNS TABLE(runs bigint, next text, has_leftovers boolean)
  LANGUAGE plpgsql
@@ -2790,13 +2881,30 @@ BEGIN
                 ELSE least(r.ready_at, now_) END
         FROM received n WHERE r.id = n.run
     )
-    SELECT CASE WHEN p.known IS NOT NULL OR p.is_accepted THEN 'sent' WHEN p.status IS NULL THEN 'none'
+    SELECT CASE WHEN p.known IS NOT NULL THEN 'known' WHEN p.is_accepted THEN 'sent' WHEN p.status IS NULL THEN 'none'
             WHEN p.holder_pid IS NOT NULL THEN 'unreadable' WHEN NOT p.is_candidate THEN 'ended' ELSE 'full' END,
         CASE WHEN p.known IS NOT NULL THEN p.known WHEN p.is_accepted THEN p.position
             WHEN p.holder_pid IS NOT NULL THEN p.holder_format ELSE p.unread END,
         p.status::text, p.kept,
         CASE WHEN p.known IS NOT NULL THEN coalesce(p.known_after_cancel, p.was_cancelled) ELSE p.was_cancelled END, p.holder_host, p.holder_pid
     FROM placed p ORDER BY p.nth;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.put_replies_v3(now_ bigint, refused_ integer[], replies_ json, bodies_ text[], raws_ bytea[])
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+BEGIN
+    INSERT INTO "outlast".replies (run, message, at, outcome, codec, body, raw)
+    SELECT n.run, n.message, now_, n.outcome, n.codec, n.body, n.raw
+    FROM ROWS FROM (
+        json_to_recordset(replies_) AS (turn_nth integer, run text, message text, outcome text, codec text),
+        unnest(bodies_), unnest(raws_)
+    ) WITH ORDINALITY AS n (turn_nth, run, message, outcome, codec, body, raw, nth)
+    WHERE n.turn_nth <> ALL (refused_) ORDER BY n.nth
+    ON CONFLICT DO NOTHING;
 END
 $function$
 
@@ -2996,6 +3104,71 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.put_tokens_v3(now_ bigint, refused_ integer[], freed_ json, taken_ json, bodies_ text[], raws_ bytea[])
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    new_ record;
+    owner_ text;
+    is_taken_ boolean;
+    -- Messages of the engine are not limited.
+    limits_ CONSTANT bigint[] := ARRAY[9223372036854775807, 9223372036854775807];
+BEGIN
+    PERFORM 1 FROM "outlast".tokens t WHERE t.hash IN (
+        SELECT f.hash FROM json_to_recordset(freed_) AS f (hash text)
+        UNION ALL SELECT n.hash FROM json_to_recordset(taken_) AS n (hash text))
+    ORDER BY t.hash FOR UPDATE;
+    UPDATE "outlast".tokens t SET kept_until = f.kept_until
+    FROM json_to_recordset(freed_) AS f (turn_nth integer, hash text, run text, op bigint, kept_until bigint)
+    WHERE f.turn_nth <> ALL (refused_) AND f.kept_until IS NOT NULL AND t.hash = f.hash AND t.run = f.run AND t.op = f.op
+        AND t.kept_until IS NULL;
+    DELETE FROM "outlast".tokens t
+    USING json_to_recordset(freed_) AS f (turn_nth integer, hash text, run text, op bigint, kept_until bigint)
+    WHERE f.turn_nth <> ALL (refused_) AND f.kept_until IS NULL AND t.hash = f.hash AND t.run = f.run AND t.op = f.op
+        AND t.kept_until IS NULL;
+    FOR new_ IN
+        SELECT * FROM ROWS FROM (
+            json_to_recordset(taken_) AS (turn_nth integer, hash text, run text, op bigint, hook text, keep_for bigint,
+                webhook text, codec text, answer text, notify boolean, ends boolean, failure text, mark_run text),
+            unnest(bodies_), unnest(raws_)
+        ) AS n (turn_nth, hash, run, op, hook, keep_for, webhook, codec, answer, notify, ends, failure, mark_run, body, raw)
+        WHERE n.turn_nth <> ALL (refused_) ORDER BY n.hash COLLATE "C", n.turn_nth
+    LOOP
+        CONTINUE WHEN EXISTS (SELECT 1 FROM "outlast".inbox i WHERE i.run = new_.run AND i.id = new_.answer);
+        owner_ := NULL;
+        LOOP
+            INSERT INTO "outlast".tokens (hash, run, op, hook, opened_at, keep_for, webhook, codec, body, raw)
+            VALUES (new_.hash, new_.run, new_.op, new_.hook, now_, new_.keep_for, new_.webhook, new_.codec, new_.body,
+                new_.raw)
+            ON CONFLICT (hash) DO NOTHING;
+            is_taken_ := FOUND;
+            EXIT WHEN is_taken_;
+            -- A statement of its own: the insert may have waited for another transaction, which has also started its run.
+            -- Only a new snapshot contains that run.
+            UPDATE "outlast".tokens t SET run = new_.run, op = new_.op, hook = new_.hook, opened_at = now_,
+                keep_for = new_.keep_for, kept_until = NULL, webhook = new_.webhook, codec = new_.codec, body = new_.body,
+                raw = new_.raw
+            WHERE t.hash = new_.hash AND (t.run = new_.run OR CASE WHEN t.kept_until IS NOT NULL THEN t.kept_until <= now_
+                ELSE NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.id = t.run
+                    AND (r.ended_at IS NULL OR r.ended_at + t.keep_for > now_)) END);
+            is_taken_ := FOUND;
+            EXIT WHEN is_taken_;
+            SELECT t.run INTO owner_ FROM "outlast".tokens t WHERE t.hash = new_.hash;
+            -- Without an owner it was freed meanwhile.
+            EXIT WHEN owner_ IS NOT NULL;
+        END LOOP;
+        CONTINUE WHEN new_.ends OR is_taken_ AND new_.notify IS NOT TRUE;
+        PERFORM 1 FROM "outlast".put_messages_v3(now_, json_build_array(json_build_object('run', new_.run,
+                'id', new_.answer, 'op', new_.op, 'turn_nth', new_.turn_nth, 'format', 3,
+                'kind', CASE WHEN is_taken_ THEN 'token_taken' ELSE 'refused' END)),
+            ARRAY[CASE WHEN NOT is_taken_ THEN replace(new_.failure, new_.mark_run, owner_) END], ARRAY[NULL::bytea],
+            limits_, '{}');
+    END LOOP;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.put_workflow_writes_v3(now_ bigint, refused_ integer[], writes_ json, packs_ text[], states_ json, bodies_ text[], raws_ bytea[], limits_ bigint[])
  RETURNS void
  LANGUAGE plpgsql
@@ -3074,6 +3247,34 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.record_outcome_v3(session_ text, at_ bigint, run_ text, id_ text, format_ integer, body_ text, attempt_ text)
+ RETURNS TABLE(number bigint, moment bigint)
+ LANGUAGE plpgsql
+ SET lock_timeout TO '1000'
+ SET enable_seqscan TO 'off'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+#variable_conflict use_column
+BEGIN
+    IF current_setting('outlast.attempt', true) IS DISTINCT FROM attempt_ THEN
+        RAISE EXCEPTION 'the step has ended its transaction' USING ERRCODE = 'OL003';
+    END IF;
+    PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the session has ended' USING ERRCODE = 'OL002';
+    END IF;
+    SELECT r.sent + 1 INTO number FROM "outlast".runs r WHERE r.id = run_ AND r.owner = session_ FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the session does not hold the run' USING ERRCODE = 'OL002';
+    END IF;
+    -- Read the clock after the row is locked: it is later than every turn that has fired a timer.
+    moment := coalesce(at_, "outlast".clock_v3());
+    INSERT INTO "outlast".inbox (run, position, id, at, kind, body) VALUES (run_, number, id_, moment, 'attempted', body_);
+    UPDATE "outlast".runs r SET sent = number, updated_at = moment, format = greatest(r.format, format_) WHERE r.id = run_;
+    RETURN NEXT;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.refresh_rules_v2()
  RETURNS void
  LANGUAGE plpgsql
@@ -3127,6 +3328,32 @@ BEGIN
         SELECT k.run, k.op FROM "outlast".heartbeats k JOIN "outlast".runs r ON r.id = k.run
         WHERE r.ended_at IS NOT NULL FOR UPDATE OF k SKIP LOCKED) old
     WHERE h.run = old.run AND h.op = old.op;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.reopen_v3(at_ bigint, id_ text, message_ text, events_ bigint, replay_from_ bigint, deadline_ bigint, messages_ json, bodies_ text[], raws_ bytea[], limits_ bigint[], OUT status text, OUT marks integer, OUT events bigint, OUT moment bigint, OUT place bigint)
+ RETURNS record
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    status_ text; marks_ integer; next_ bigint; now_ bigint; position_ bigint;
+BEGIN
+    SELECT r.status, r.marks, r.next_seq INTO status_, marks_, next_
+    FROM "outlast".runs r WHERE r.id = id_ FOR NO KEY UPDATE;
+    now_ := coalesce(at_, "outlast".clock_v3());
+    SELECT i.position INTO position_ FROM "outlast".inbox i WHERE i.run = id_ AND i.id = message_;
+    IF position_ IS NULL AND status_ IN ('failed', 'cancelled') AND marks_ & 4 = 0 AND next_ = events_
+        AND (deadline_ IS NULL OR deadline_ > now_) THEN
+        UPDATE "outlast".runs r SET status = 'pending', owner = NULL, preferred = NULL, ended_at = NULL, wake_at = NULL,
+            waits = '[]', last_terminate = 0, last_cancel = 0, cancel_requested = false, ready_at = now_, crashes = 0, deadline = NULL, stuck_reason = NULL, stuck_message = NULL, stuck_build = NULL, failed_builds = '', failed_at = 0, retrying = false, failure = NULL, fingerprint = NULL
+        WHERE r.id = id_;
+        UPDATE "outlast".runs r SET replay_from = replay_from_, deadline = deadline_ WHERE r.id = id_;
+        SELECT p.number INTO position_
+        FROM "outlast".put_messages_v3(now_, messages_, bodies_, raws_, limits_, '{}') p;
+        PERFORM "outlast".count_move_v3(status_, 'pending');
+    END IF;
+    status := status_; marks := marks_; events := next_; moment := now_; place := position_;
 END
 $function$
 
@@ -3230,6 +3457,27 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.send_to_token_v3(at_ bigint, hash_ text, run_ text, id_ text, messages_ json, bodies_ text[], raws_ bytea[], limits_ bigint[])
+ RETURNS TABLE(code text, number bigint, status text, kept bigint, was_cancelled boolean, holder_host text, holder_pid bigint)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    is_open_ boolean;
+BEGIN
+    SELECT r.ended_at IS NULL INTO is_open_ FROM "outlast".runs r WHERE r.id = run_ FOR NO KEY UPDATE;
+    IF is_open_ AND NOT EXISTS (SELECT 1 FROM "outlast".inbox i WHERE i.run = run_ AND i.id = id_)
+        AND NOT EXISTS (SELECT 1 FROM "outlast".tokens t WHERE t.hash = hash_ AND t.run = run_ AND t.kept_until IS NULL)
+    THEN
+        code := 'closed';
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    RETURN QUERY SELECT p.* FROM "outlast".put_messages_v3(
+        coalesce(at_, "outlast".clock_v3()), messages_, bodies_, raws_, limits_, '{}') p;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.send_v2(at_ bigint, runs_ text[], messages_ json, bodies_ text[], raws_ bytea[], limits_ bigint[])
  RETURNS TABLE(code text, number bigint, status text, kept bigint, was_cancelled boolean, holder_host text, holder_pid bigint)
  LANGUAGE plpgsql
@@ -3253,6 +3501,41 @@ BEGIN
     -- Read the clock after the rows are locked: it is later than every turn that has fired a timer.
     RETURN QUERY SELECT p.* FROM "outlast".put_messages_v3(
         coalesce(at_, "outlast".clock_v3()), messages_, bodies_, raws_, limits_, '{}') p;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.start_and_send_v3(at_ bigint, start_ json, events_ text[], own_ text, message_ json, bodies_ text[], raws_ bytea[], limits_ bigint[])
+ RETURNS TABLE(nth integer, code text, run text, workflow text, moment bigint, number bigint, status text, kept bigint, was_cancelled boolean, holder_host text, holder_pid bigint)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    started_ record;
+    run_ text := own_;
+    now_ bigint;
+    is_taken_ boolean := false;
+BEGIN
+    FOR started_ IN SELECT * FROM "outlast".start_v3(at_, start_, events_, false) LOOP
+        nth := started_.nth; code := started_.code; run := started_.run; workflow := started_.workflow;
+        moment := started_.moment;
+        RETURN NEXT;
+        IF started_.nth = 0 THEN
+            now_ := started_.moment;
+        ELSE
+            run_ := started_.run;
+            is_taken_ := started_.code = 'taken';
+        END IF;
+    END LOOP;
+    IF is_taken_ THEN
+        RETURN;
+    END IF;
+    PERFORM 1 FROM "outlast".runs r WHERE r.id = run_ FOR NO KEY UPDATE;
+    -- Read the clock after the row is locked: it is later than every turn that has fired a timer.
+    now_ := coalesce(at_, greatest(now_, "outlast".clock_v3()));
+    RETURN QUERY SELECT 2, p.code, run_, NULL::text, now_, p.number, p.status, p.kept, p.was_cancelled, p.holder_host,
+        p.holder_pid
+    FROM "outlast".put_messages_v3(now_, json_build_array((message_::jsonb || jsonb_build_object('run', run_))::json),
+        bodies_, raws_, limits_, '{}') p;
 END
 $function$
 

@@ -4,6 +4,8 @@ CREATE UNIQUE INDEX chunks_by_stream ON chunks (run, stream, first);
 
 CREATE UNIQUE INDEX inbox_id ON inbox (run, id);
 
+CREATE INDEX replies_by_time ON replies (at);
+
 CREATE INDEX runs_by_fingerprint ON runs (fingerprint, ended_at, id) WHERE fingerprint IS NOT NULL;
 
 CREATE INDEX runs_by_parent ON runs (parent, id) WHERE parent IS NOT NULL;
@@ -38,6 +40,10 @@ CREATE INDEX runs_unread ON runs (owner) WHERE owner IS NOT NULL AND sent > cons
 CREATE INDEX sessions_by_rules ON sessions (rules);
 
 CREATE INDEX tags_by_value ON tags (name, value, run);
+
+CREATE INDEX tokens_by_run ON tokens (run);
+
+CREATE INDEX tokens_kept ON tokens (kept_until) WHERE kept_until IS NOT NULL;
 
 CREATE UNIQUE INDEX turns_by_run ON turns (run, seq);
 
@@ -94,6 +100,16 @@ CREATE TABLE inbox (
 
 CREATE TABLE leftovers (
     run TEXT NOT NULL PRIMARY KEY
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE replies (
+    run     TEXT    NOT NULL,
+    message TEXT    NOT NULL,
+    at      INTEGER NOT NULL,
+    outcome TEXT    NOT NULL,
+    codec   TEXT,
+    body    ANY,
+    PRIMARY KEY (run, message)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE runs (
@@ -202,6 +218,19 @@ CREATE TABLE tags (
     name  TEXT NOT NULL,
     value TEXT NOT NULL,
     PRIMARY KEY (run, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE tokens (
+    hash       TEXT    NOT NULL PRIMARY KEY,
+    run        TEXT    NOT NULL,
+    op         INTEGER NOT NULL,
+    hook       TEXT    NOT NULL,
+    opened_at  INTEGER NOT NULL,
+    keep_for   INTEGER,
+    kept_until INTEGER,
+    webhook    TEXT,
+    codec      TEXT,
+    metadata   ANY
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE turns (

@@ -98,6 +98,16 @@ fn nightly_report_fires_at_local_times_and_backfills() {
 }
 
 #[test]
+fn transfer_moves_every_cent_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bank.db");
+    for _ in 0..2 {
+        let shown = stdout(Command::new(built("transfer")).arg(&file).output().unwrap());
+        assert_lines(&shown, &["16 transfers, 4 given back", "ada: 840 cents", "bob: 660 cents"]);
+    }
+}
+
+#[test]
 fn saga_undoes_what_it_booked_in_reverse_order() {
     let shown = stdout(Command::new(built("saga")).output().unwrap());
     assert_lines(
@@ -156,6 +166,24 @@ fn hooks_shows_every_way_an_approval_ends() {
             "mail     never mind a fax machine",
             "error    cancelled: we have e-mail",
             "error    run run_",
+        ],
+    );
+}
+
+#[test]
+fn approval_is_decided_by_whoever_has_the_token() {
+    let shown = stdout(Command::new(built("approval")).output().unwrap());
+    assert_lines(
+        &shown,
+        &[
+            "mail     https://approvals.example/",
+            "page     a new chair",
+            "reply    thank you, Ada",
+            "output   a new chair: approved by Ada",
+            "reply    thank you, Ada",
+            "late     closed",
+            "taken    by the first import",
+            "output   1000 rows",
         ],
     );
 }

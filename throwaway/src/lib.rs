@@ -15,8 +15,10 @@
 //! Postgres.
 
 pub mod apt;
+pub mod chromedriver;
 pub mod pgbouncer;
 pub mod postgres;
+pub mod promtool;
 pub mod proxy;
 pub mod skipped;
 
@@ -31,6 +33,7 @@ mod random;
 mod wait;
 
 pub use address::Address;
+pub use chromedriver::ChromeDriver;
 pub use error::{Error, Result};
 pub use pgbouncer::{Pgbouncer, PoolMode, pgbouncer};
 pub use postgres::Postgres;

@@ -8,7 +8,9 @@ mod cargo;
 mod chaos;
 mod ci;
 mod error;
+mod fuzz_api;
 mod package;
+mod pictures;
 mod postgres;
 mod program;
 mod report;
@@ -37,8 +39,10 @@ const TASKS: &[Task] = &[
     Task { name: "baseline", help: baseline::HELP, run: baseline::run },
     Task { name: "chaos", help: chaos::CHAOS_HELP, run: chaos::chaos },
     Task { name: "soak", help: chaos::SOAK_HELP, run: chaos::soak },
+    Task { name: "fuzz-api", help: fuzz_api::HELP, run: fuzz_api::run },
     Task { name: "ci", help: ci::HELP, run: ci::run },
     Task { name: "package", help: package::HELP, run: package::run },
+    Task { name: "pictures", help: pictures::HELP, run: pictures::run },
     Task { name: "postgres", help: postgres::HELP, run: postgres::run },
     Task { name: "tidy", help: tidy::HELP, run: tidy::run },
     Task { name: "help", help: "help\n    Print this text.", run: |_, _| help() },

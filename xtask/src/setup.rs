@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use throwaway::{Postgres, apt, pgbouncer, postgres, skipped};
+use throwaway::{Postgres, apt, chromedriver, pgbouncer, postgres, promtool, skipped};
 
 use crate::error::{Error, Result};
 
@@ -38,6 +38,8 @@ impl Setup {
             Servers::None => None,
             Servers::All => {
                 pgbouncer::require()?;
+                promtool::require()?;
+                chromedriver::require()?;
                 start_postgres()?
             }
         };

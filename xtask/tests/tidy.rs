@@ -67,7 +67,7 @@ fn an_unknown_command_names_the_known_ones() {
     let message = String::from_utf8(output.stderr).unwrap();
     assert!(
         message.contains(
-            "unknown command `tset`; known commands: test, sim, bench, baseline, chaos, soak, ci, package, postgres, tidy, help"
+            "unknown command `tset`; known commands: test, sim, bench, baseline, chaos, soak, fuzz-api, ci, package, pictures, postgres, tidy, help"
         ),
         "{message}"
     );

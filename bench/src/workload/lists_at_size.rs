@@ -197,5 +197,6 @@ fn start(now: Timestamp, number: usize) -> Start {
         deadline: None,
         policy: None,
         requester: None,
+        ending: None,
     }
 }

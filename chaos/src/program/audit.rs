@@ -8,6 +8,7 @@ use outlast::{Client, Status};
 
 use super::Result;
 use super::bank::{BankEntry, Leg};
+use super::booking::{self, BookingCounts};
 use super::report::Checks;
 use super::snapshot::{AnnouncedAttempt, RunSnapshot, WorldSnapshot};
 use super::transfer::{Transfer, TransferOutput};
@@ -24,6 +25,8 @@ pub(crate) struct Audit {
     /// Attempts that a frozen worker began after another worker had recorded the outcome.
     pub(crate) late: usize,
     pub(crate) entries: usize,
+    /// The runs of the second workload.
+    pub(crate) bookings: BookingCounts,
 }
 
 /// How often each worker process was killed or lost its session.
@@ -157,12 +160,15 @@ pub(crate) async fn check_end(
     checks: &mut Checks,
 ) -> Result<Audit> {
     check_database(workdir, checks).await?;
-    let snapshot = WorldSnapshot::take(client, checks).await?;
+    let mut snapshot = WorldSnapshot::take(client, checks).await?;
     snapshot.check_end(checks)?;
     check_acknowledged(workdir, &snapshot, checks)?;
     let mut audit = Audit { runs: snapshot.runs.len(), ..Audit::default() };
     let lag = workdir.world().lag();
     check_attempts(&workdir.attempts()?, &snapshot, worker_losses, lag, checks, &mut audit)?;
+    if snapshot.runs.values().any(|run| &*run.view.workflow == "booking") {
+        audit.bookings = booking::take_and_check(workdir, &mut snapshot, checks).await?;
+    }
     check_money(&workdir.entries()?, &snapshot, seed, checks, &mut audit)?;
     Ok(audit)
 }
@@ -310,7 +316,8 @@ mod tests {
 
     /// Audits an attempt that these workers made, one after the other.
     fn audit_attempts(lives: &[u32], process_events: &[ProcessEvent]) -> Result<Audit, String> {
-        let snapshot = WorldSnapshot { runs: BTreeMap::new(), counts: Counts::new(), workers: 0 };
+        let snapshot =
+            WorldSnapshot { runs: BTreeMap::new(), built_in: Vec::new(), counts: Counts::new(), workers: 0 };
         let note = |worker_number: &u32| AttemptNote {
             key: "run.0.1".into(),
             attempt: 1,

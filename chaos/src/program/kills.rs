@@ -10,6 +10,7 @@ use outlast::{SystemClock, Timestamp};
 
 use super::Result;
 use super::audit::{self, Audit, WorkerLosses};
+use super::booking;
 use super::load_client::LoadClient;
 use super::report::{Checks, TempFolder, print_table, seconds};
 use super::server::Server;
@@ -223,6 +224,9 @@ impl<'a> KillLoop<'a> {
             self.worker_pool.kill_counts()?;
             self.wait("the end of the old client's runs").await?;
         }
+        while old_transfers.is_none() && !booking::end_schedule(self.load_client.client()).await? {
+            self.wait("the end of the schedule").await?;
+        }
         while self.load_client.answer_runs().await? > 0 {
             self.worker_pool.kill_counts()?;
             self.wait("the end of all runs").await?;
@@ -285,7 +289,12 @@ async fn open_load_client(
     let open = async || outlast::open(&workdir.url()).await;
     // A server that is restarting refuses connections.
     let world = if options.restarts > 0 { retry_while_unavailable(open).await? } else { open().await? };
-    let load_client = LoadClient::new(world, logs.clone(), options.seed);
+    let mut load_client = LoadClient::new(world, logs.clone(), options.seed);
+    if options.old.is_none() {
+        // An older build does not have this code.
+        load_client = load_client.with_bookings();
+        booking::prepare(workdir, load_client.client()).await?;
+    }
     Ok(if options.restarts > 0 { load_client.retrying() } else { load_client })
 }
 
@@ -321,6 +330,13 @@ fn print(
             format!("{} ({} made again, {} of them late)", audit.attempts, audit.repeated, audit.late),
         ),
         ("bank entries", audit.entries.to_string()),
+        (
+            "bookings",
+            format!(
+                "{} completed, {} undone, {} started by a schedule",
+                audit.bookings.completed, audit.bookings.undone, audit.bookings.scheduled
+            ),
+        ),
         ("checks", checks.made.to_string()),
         ("wall time", seconds(time)),
     ];

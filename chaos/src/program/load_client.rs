@@ -8,6 +8,7 @@ use outlast::{
 };
 
 use super::Result;
+use super::booking::{BOOKING, booking};
 use super::transfer::{APPROVAL, Transfer, TransferKind, batch, transfer};
 use super::workdir::{Ack, LogFiles};
 
@@ -23,6 +24,9 @@ pub(crate) const NUMBERS: u64 = 1_000_000;
 /// Every `BATCH_EVERY`-th start is a batch of `BATCH_SIZE` transfers.
 const BATCH_EVERY: u64 = 12;
 const BATCH_SIZE: u64 = 4;
+
+/// Every `BOOKING_EVERY`-th other start is a booking.
+const BOOKING_EVERY: u64 = 2;
 
 /// Starts and answers transfers.
 pub(crate) struct LoadClient {
@@ -42,6 +46,10 @@ pub(crate) struct LoadClient {
     /// The number of calls that the world did not answer.
     pub(crate) unanswered: u64,
     may_be_unavailable: bool,
+    /// Whether it also starts bookings.
+    has_bookings: bool,
+    /// The number of the next booking.
+    next_booking: u64,
     /// The runs that were stuck as poison, because their workers were killed too often, and were resumed.
     pub(crate) resumed: BTreeSet<RunId>,
 }
@@ -51,6 +59,8 @@ pub(crate) struct LoadClient {
 enum PendingStart {
     Single(Transfer),
     Batch(Vec<Transfer>),
+    /// A booking with this number.
+    Booking(u64),
 }
 
 impl LoadClient {
@@ -69,6 +79,8 @@ impl LoadClient {
             open: BTreeSet::new(),
             unanswered: 0,
             may_be_unavailable: false,
+            has_bookings: false,
+            next_booking: 0,
             resumed: BTreeSet::new(),
         }
     }
@@ -76,6 +88,12 @@ impl LoadClient {
     /// The same client, for a world that may be unavailable: failed calls are repeated later.
     pub(crate) fn retrying(mut self) -> Self {
         self.may_be_unavailable = true;
+        self
+    }
+
+    /// The same client, which also starts bookings.
+    pub(crate) fn with_bookings(mut self) -> Self {
+        self.has_bookings = true;
         self
     }
 
@@ -93,7 +111,10 @@ impl LoadClient {
     /// Whether this client started the run: alone, in a batch, or as a batch.
     fn is_own(&self, view: &RunView) -> bool {
         let id = view.key.as_deref().and_then(|key| Transfer::id_of(key).or_else(|| batch_of(key)));
-        id.is_some_and(|id| (self.first..self.first + NUMBERS).contains(&id))
+        match id {
+            Some(id) => (self.first..self.first + NUMBERS).contains(&id),
+            None => self.has_bookings,
+        }
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -165,6 +186,10 @@ impl LoadClient {
                 let key = format!("{BATCH}{}", orders[0].id);
                 self.client.start(batch, orders).key(&key).await.map(|_| (key, None))
             }
+            PendingStart::Booking(number) => {
+                let key = format!("{BOOKING}{number}");
+                self.client.start(booking, *number).key(&key).await.map(|_| (key, None))
+            }
             PendingStart::Single(order) => {
                 let run = self.client.start(transfer, order).key(order.key()).await;
                 run.map(|run| (order.key(), Some((run, order))))
@@ -192,6 +217,10 @@ impl LoadClient {
         self.starts += 1;
         if self.starts.is_multiple_of(BATCH_EVERY) {
             return PendingStart::Batch((0..BATCH_SIZE).map(|_| self.next_transfer()).collect());
+        }
+        if self.has_bookings && self.starts.is_multiple_of(BOOKING_EVERY) {
+            self.next_booking += 1;
+            return PendingStart::Booking(self.next_booking - 1);
         }
         PendingStart::Single(self.next_transfer())
     }

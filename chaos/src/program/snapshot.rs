@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use outlast::core::Event;
 use outlast::core::event::TurnRecord;
+use outlast::core::{BuiltInRuns, Event};
 use outlast::{Client, Counts, ListOrder, RunQuery, RunView, Status, Timestamp};
 
 use super::Result;
@@ -13,6 +13,8 @@ use super::report::Checks;
 #[derive(Debug)]
 pub(crate) struct WorldSnapshot {
     pub(crate) runs: BTreeMap<String, RunSnapshot>,
+    /// The statuses of the runs of schedules.
+    pub(crate) built_in: Vec<Status>,
     pub(crate) counts: Counts,
     pub(crate) workers: usize,
 }
@@ -34,11 +36,16 @@ pub(crate) struct AnnouncedAttempt {
 impl WorldSnapshot {
     /// Reads everything.
     pub(crate) async fn take(client: &Client, checks: &mut Checks) -> Result<Self> {
-        let mut runs = BTreeMap::new();
-        let mut query = RunQuery { order: ListOrder::OldestFirst, ..RunQuery::default() };
+        let (mut runs, mut built_in) = (BTreeMap::new(), Vec::new());
+        let (order, shown) = (ListOrder::OldestFirst, BuiltInRuns::Listed);
+        let mut query = RunQuery { order, built_in: shown, ..RunQuery::default() };
         loop {
             let page = client.runs(query.clone()).await?;
             for view in page.runs {
+                if view.is_built_in() {
+                    built_in.push(view.status);
+                    continue;
+                }
                 let history = client.history(view.id).await?;
                 let key = view.key.clone().ok_or("a run has no key")?;
                 let before = runs.insert(key.clone(), RunSnapshot { view, history });
@@ -49,7 +56,7 @@ impl WorldSnapshot {
                 None => break,
             }
         }
-        Ok(Self { runs, counts: client.counts().await?, workers: client.workers().await?.len() })
+        Ok(Self { runs, built_in, counts: client.counts().await?, workers: client.workers().await?.len() })
     }
 
     /// Checks the rules that hold at all times.
@@ -58,6 +65,9 @@ impl WorldSnapshot {
         for (key, run) in &self.runs {
             run.check_history(key, checks)?;
             *counted.entry(run.view.status).or_default() += 1;
+        }
+        for status in &self.built_in {
+            *counted.entry(*status).or_default() += 1;
         }
         let nonzero = |counts: &Counts| {
             counts.iter().filter(|(_, count)| **count > 0).map(|(s, c)| (*s, *c)).collect::<Vec<_>>()
@@ -127,7 +137,7 @@ impl RunSnapshot {
             let key = format!("{}.0.{op}", self.view.id);
             let ended = AnnouncedAttempt { ended: Some(at) };
             match event {
-                Event::StepStarted { .. } => {
+                Event::StepStarted { .. } | Event::CompensationStarted { .. } => {
                     latest.insert(op, 1);
                     attempts.insert((key, 1), AnnouncedAttempt::default());
                 }

@@ -152,7 +152,7 @@ pub(crate) struct StepState {
 }
 
 impl StepState {
-    fn log_attempt(&self, cx: &StepContext<Self>) -> io::Result<()> {
+    pub(crate) fn log_attempt(&self, cx: &StepContext<Self>) -> io::Result<()> {
         self.logs.attempts.append(&AttemptNote {
             key: cx.key(),
             attempt: cx.attempt(),

@@ -13,6 +13,7 @@ use outlast_conformance::KillerWorld;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::Result;
+use super::booking;
 use super::transfer::{StepState, sleep, worker};
 use super::workdir::{ProcessEvent, Workdir};
 
@@ -51,7 +52,9 @@ pub(crate) async fn run(args: &WorkerArgs) -> Result<()> {
     let logs = Arc::new(workdir.open(|_| None)?);
     let worker = retry_while_unavailable(async || {
         let state = StepState { logs: logs.clone(), worker_number: args.number };
-        worker(world.clone(), state, workdir.world().session()).start().await
+        booking::register(worker(world.clone(), state, workdir.world().session()), workdir.world())
+            .start()
+            .await
     })
     .await?;
     let is_stdin_closed = watch_stdin()?;

@@ -25,6 +25,8 @@ pub enum Action {
     Resume,
     /// End the sleeps of a run early.
     Wake,
+    /// Continue a run from the operation that failed.
+    Retry,
     /// Start a new run with the input of another.
     Restart,
     /// Protect a run from deletion and bulk actions.
@@ -35,13 +37,33 @@ pub enum Action {
     Delete,
     /// The same action for all runs of a query.
     Bulk,
+    /// Stop a bulk action.
+    StopBulk,
     /// Delete all runs that ended before a time.
     Prune,
+    /// Create a schedule.
+    CreateSchedule,
+    /// Replace the definition of a schedule.
+    UpdateSchedule,
+    /// End a schedule.
+    DeleteSchedule,
+    /// Pause a schedule.
+    PauseSchedule,
+    /// Resume a schedule.
+    ResumeSchedule,
+    /// Fire a schedule now.
+    TriggerSchedule,
+    /// Fire the instants of a range in the past.
+    BackfillSchedule,
+    /// Pause many schedules.
+    PauseSchedules,
+    /// Resume many schedules.
+    ResumeSchedules,
 }
 
 impl Action {
     /// All actions.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 25] = [
         Self::Start,
         Self::StartBatch,
         Self::Send,
@@ -50,12 +72,23 @@ impl Action {
         Self::Pause,
         Self::Resume,
         Self::Wake,
+        Self::Retry,
         Self::Restart,
         Self::Quarantine,
         Self::Release,
         Self::Delete,
         Self::Bulk,
+        Self::StopBulk,
         Self::Prune,
+        Self::CreateSchedule,
+        Self::UpdateSchedule,
+        Self::DeleteSchedule,
+        Self::PauseSchedule,
+        Self::ResumeSchedule,
+        Self::TriggerSchedule,
+        Self::BackfillSchedule,
+        Self::PauseSchedules,
+        Self::ResumeSchedules,
     ];
 
     /// The name of the action.
@@ -69,12 +102,23 @@ impl Action {
             Self::Pause => "pause",
             Self::Resume => "resume",
             Self::Wake => "wake",
+            Self::Retry => "retry",
             Self::Restart => "restart",
             Self::Quarantine => "quarantine",
             Self::Release => "release",
             Self::Delete => "delete",
             Self::Bulk => "bulk",
+            Self::StopBulk => "stop_bulk",
             Self::Prune => "prune",
+            Self::CreateSchedule => "create_schedule",
+            Self::UpdateSchedule => "update_schedule",
+            Self::DeleteSchedule => "delete_schedule",
+            Self::PauseSchedule => "pause_schedule",
+            Self::ResumeSchedule => "resume_schedule",
+            Self::TriggerSchedule => "trigger_schedule",
+            Self::BackfillSchedule => "backfill_schedule",
+            Self::PauseSchedules => "pause_schedules",
+            Self::ResumeSchedules => "resume_schedules",
         }
     }
 
@@ -88,7 +132,7 @@ impl Action {
 
     /// Whether only programs do it: it has no form in the dashboard.
     pub const fn is_headless(self) -> bool {
-        matches!(self, Self::StartBatch)
+        matches!(self, Self::StartBatch | Self::PauseSchedules | Self::ResumeSchedules)
     }
 }
 

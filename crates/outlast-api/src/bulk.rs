@@ -24,6 +24,8 @@ pub enum BulkAction {
     Pause,
     /// End its pause, or let failed builds try again.
     Resume,
+    /// Continue it from its failure.
+    Retry,
     /// Start a new run with its input.
     Restart,
     /// Delete it.
@@ -52,8 +54,107 @@ pub struct BulkRequest {
     /// The reason, which the history of each run shows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Whether only to count the runs. It must be `true`.
+    /// With `terminate`: whether compensations run first.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub compensating: bool,
+    /// Whether only to count the runs.
+    #[serde(default)]
     pub dry_run: bool,
+    /// Refuse it if more runs match, and stop it when it would concern more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expect_at_most: Option<u64>,
+    /// The largest number of calls per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<u32>,
+}
+
+impl BulkRequest {
+    /// A request for an action on all runs that it fits.
+    pub fn new(action: BulkAction) -> Self {
+        Self {
+            action,
+            query: BulkRunFilter::default(),
+            reason: None,
+            compensating: false,
+            dry_run: false,
+            expect_at_most: None,
+            rate: None,
+        }
+    }
+}
+
+/// A bulk action.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BulkJson {
+    /// The run that makes the calls.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub id: RunId,
+    /// What is done to each run.
+    pub action: String,
+    /// `running`, `completed`, `stopped`, or `failed` if its run did not end by itself.
+    pub state: String,
+    /// When it was started.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = "date-time"))]
+    pub created_at: Rfc3339,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = "date-time"))]
+    pub ended_at: Option<Rfc3339>,
+    /// Who started it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor: Option<String>,
+    /// The number of runs that matched when it was started, counted to 10,000.
+    pub matched: u64,
+    /// Whether more runs matched.
+    pub more: bool,
+    /// The number of runs for which the call was made and not refused.
+    pub done: u64,
+    /// How many of these had nothing to do, or the same was requested before.
+    pub without_effect: u64,
+    /// The number of runs that refused the call.
+    pub failed: u64,
+    /// The number of runs that are left; not if more than 10,000 runs matched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<u64>,
+    /// The first 100 refusals.
+    #[serde(default)]
+    pub problems: Vec<BulkProblemJson>,
+    /// Why it was stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<BulkStopJson>,
+}
+
+/// A run that refused the call of a bulk action.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BulkProblemJson {
+    /// The run.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub run: RunId,
+    /// Why.
+    pub message: String,
+}
+
+/// Why a bulk action was stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BulkStopJson {
+    /// The reason.
+    pub reason: String,
+    /// Who stopped it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor: Option<String>,
+}
+
+/// A request to stop a bulk action.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct BulkStopRequest {
+    /// The reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// The runs of a bulk request.
@@ -96,6 +197,23 @@ pub struct BulkRunFilter {
     /// Only runs whose id, workflow or key contains this text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+}
+
+impl From<&RunFilter> for BulkRunFilter {
+    fn from(filter: &RunFilter) -> Self {
+        Self {
+            status: filter.statuses.clone(),
+            mark: filter.marks.clone(),
+            workflow: filter.workflow.clone(),
+            queue: filter.queue.clone(),
+            parent: filter.parent,
+            root: filter.root,
+            tags: filter.tags.clone(),
+            created_from: filter.created_from,
+            created_before: filter.created_before,
+            text: filter.text.clone(),
+        }
+    }
 }
 
 impl From<BulkRunFilter> for RunFilter {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::retry::RetryPlanJson;
 use crate::rfc3339::Rfc3339;
 use crate::run::RunJson;
 
@@ -86,6 +87,9 @@ pub struct ControlledJson {
     pub did: DidWhat,
     /// The run afterwards.
     pub run: RunJson,
+    /// What a retry would do, if it was a dry run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<RetryPlanJson>,
 }
 
 /// What a call that controls a run has done.

@@ -37,16 +37,20 @@ mod rfc3339;
 mod event;
 mod explanation;
 mod failure;
+mod failure_group;
+mod hook;
 mod operation;
 mod output;
 mod run;
 mod runs;
+mod schedule;
 mod stream;
 mod worker;
 mod world;
 
 mod bulk;
 mod control;
+mod retry;
 mod send;
 mod start;
 
@@ -56,7 +60,10 @@ mod live;
 mod service;
 
 pub use action::Action;
-pub use bulk::{BulkAction, BulkPreview, BulkRequest, BulkRunFilter};
+pub use bulk::{
+    BulkAction, BulkJson, BulkPreview, BulkProblemJson, BulkRequest, BulkRunFilter, BulkStopJson,
+    BulkStopRequest,
+};
 pub use control::{
     CancelRequest, ControlledJson, DidWhat, PauseRequest, PruneRequest, PrunedJson, RestartRequest,
     TerminateRequest, WakeRequest,
@@ -65,17 +72,26 @@ pub use cursor::{Cursor, CursorError, PageDirection};
 pub use event::{EventFilter, EventJson, EventOrder};
 pub use explanation::ExplanationJson;
 pub use failure::{FailedCompensationJson, FailureJson};
+pub use failure_group::{FailureDetailJson, FailureFilter, FailureGroupJson, FailureListJson};
+pub use hook::{HookFilter, OpenHookJson};
 pub use live::{ByeJson, EndJson, GoneJson, HelloJson, LiveFilter, LiveTopic, ResetJson, RestartedJson};
 pub use operation::{AttemptJson, OperationFilter, OperationJson, RejectionJson};
 pub use output::{OutputJson, OutputQuery, StateJson};
 pub use page::{ChildrenJson, ItemPage, PageRequest};
 pub use payload::{PAYLOAD_PREVIEW_BYTES, PayloadAmount, PayloadJson};
 pub use problem::{FieldProblem, Problem, ProblemCode, ProblemDocument};
-pub use query::{QueryPairs, QueryReader, QueryWriter};
+pub use query::{QueryPairs, QueryReader, QueryWriter, path_segment};
+pub use retry::{PlannedOperationJson, RetryPlanJson, RetryRunRequest};
 pub use rfc3339::{InvalidTime, Rfc3339};
 pub use role::{InvalidRole, Role};
 pub use run::{InboxJson, ParentJson, RunFailureJson, RunJson, StuckJson, WaitJson};
 pub use runs::{CountsJson, ResolveJson, ResolveQuery, RunFilter, RunFlag, RunListOrder};
+pub use schedule::{
+    BackfillRequest, BackfilledJson, BacklogJson, CatchUpRule, FiredJson, FiringCountsJson, FiringJson,
+    FiringRefusalJson, OverlapRule, ScheduleControlledJson, ScheduleDefinition, ScheduleFilter, ScheduleJson,
+    SchedulePauseJson, SchedulePauseRequest, SchedulePreviewJson, SchedulePreviewRequest, ScheduleResult,
+    SchedulesControlledJson, SchedulesRequest,
+};
 pub use send::{SendRequest, SentJson};
 pub use start::{BatchJson, BatchRequest, BatchResult, StartRequest, TimeOrDuration};
 pub use stream::{ChunkFilter, ChunkJson, ChunkListJson, StreamJson, StreamListJson};
@@ -83,4 +99,7 @@ pub use worker::{WorkerJson, WorkerListJson, WorkflowCodeJson, WorkflowJson, Wor
 pub use world::{MeJson, ReadinessJson, WorldJson};
 
 #[cfg(feature = "service")]
-pub use service::{Caller, EventTail, Service, StartedJson, StreamFollower, StreamFrame};
+pub use service::{
+    Caller, EventTail, MomentKind, RunMoment, RunTimeline, Service, StartedJson, StreamFollower, StreamFrame,
+    preview_schedule,
+};

@@ -163,6 +163,9 @@ pub struct ProblemDocument {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     pub candidates: Vec<RunId>,
+    /// The tag that the thing has now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
     /// The number of runs that match now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matched: Option<u64>,
@@ -194,6 +197,7 @@ impl Problem {
             required_role: None,
             limit_bytes: None,
             candidates: Vec::new(),
+            etag: None,
             matched: None,
         }))
     }

@@ -10,6 +10,18 @@ use crate::problem::Problem;
 /// The characters that are written as they are.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
 
+/// The characters that are written as they are in a path.
+const PATH_ENCODED: &AsciiSet = &ENCODED.add(b':');
+
+/// A part of a path, with everything encoded that could end it.
+pub fn path_segment(text: &str) -> String {
+    // `.` and `..` would be resolved by a proxy.
+    if !text.is_empty() && text.bytes().all(|byte| byte == b'.') {
+        return "%2E".repeat(text.len());
+    }
+    utf8_percent_encode(text, PATH_ENCODED).to_string()
+}
+
 /// A query of a URL, as a type.
 pub trait QueryPairs: Sized {
     /// Reads the parameters of a query. Parameters that it does not know are refused.
@@ -163,6 +175,14 @@ mod tests {
         assert_eq!(reader.text("b").unwrap().as_deref(), Some("x y&z"));
         let problem = reader.finish().unwrap_err();
         assert_eq!(problem.errors[0].pointer, "?c");
+    }
+
+    #[test]
+    fn a_part_of_a_path_cannot_leave_it() {
+        assert_eq!(path_segment("rating"), "rating");
+        assert_eq!(path_segment("a/b?c#d e:"), "a%2Fb%3Fc%23d%20e%3A");
+        assert_eq!(path_segment(".."), "%2E%2E");
+        assert_eq!(path_segment("ü"), "%C3%BC");
     }
 
     #[test]

@@ -4,15 +4,22 @@ mod problems;
 
 mod convert;
 mod export;
+mod failures;
 mod fleet;
+mod hooks;
 mod list;
 mod output;
 mod resolve;
+mod retry;
 
 mod events;
 mod operations;
+mod timeline;
 
 mod streams;
+
+mod schedule_changes;
+mod schedules;
 
 mod bulk;
 mod control;
@@ -32,9 +39,12 @@ use crate::role::Role;
 use crate::run::RunJson;
 
 pub use events::EventTail;
+pub use schedules::preview_schedule;
 pub use start::StartedJson;
 pub use streams::{StreamFollower, StreamFrame};
+pub use timeline::{MomentKind, RunMoment, RunTimeline};
 
+use failures::FailureGroups;
 use fleet::NewestVersions;
 use problems::of_error;
 
@@ -56,6 +66,7 @@ use problems::of_error;
 pub struct Service {
     client: Client,
     newest_versions: Arc<Mutex<NewestVersions>>,
+    failure_groups: Arc<Mutex<FailureGroups>>,
 }
 
 /// Who makes a request.
@@ -79,7 +90,7 @@ impl Caller {
 impl Service {
     /// A service on a client.
     pub fn new(client: Client) -> Self {
-        Self { client, newest_versions: Arc::default() }
+        Self { client, newest_versions: Arc::default(), failure_groups: Arc::default() }
     }
 
     /// The client.

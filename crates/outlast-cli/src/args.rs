@@ -1,21 +1,30 @@
 //! The arguments of all commands.
 
+mod access;
 mod common;
 mod filter;
 mod groups;
+mod reading;
 mod run;
+mod schedule;
 mod serving;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use self::access::{AccessCommand, AccessCreateArgs};
 pub(crate) use self::common::{ColorChoice, CommonArgs, Format};
 pub(crate) use self::filter::{FilterArgs, ListArgs};
 pub(crate) use self::groups::grouped_help;
+pub(crate) use self::reading::{FailureCommand, HookCommand, HookListArgs};
 pub(crate) use self::run::{
-    ControlArgs, EventsArgs, ExportArgs, OutputArgs, RestartArgs, RunCommand, SendArgs, ShowArgs, StartArgs,
-    StepsArgs, StreamCommand, TailArgs, WakeArgs,
+    ControlArgs, EventsArgs, ExportArgs, OutputArgs, RestartArgs, RetryArgs, RunCommand, SendArgs, ShowArgs,
+    StartArgs, StepsArgs, StreamCommand, TailArgs, WakeArgs,
 };
-pub(crate) use self::serving::{CheckArgs, DevArgs, NewArgs, ServeArgs, WorkerArgs, WorkerCommand};
+pub(crate) use self::schedule::{
+    BackfillArgs, DefinitionArgs, FiringsArgs, PreviewArgs, ScheduleCommand, ScheduleCreateArgs,
+    ScheduleDeleteArgs, ScheduleListArgs, SchedulePauseArgs, ScheduleUpdateArgs, SchedulesArgs,
+};
+pub(crate) use self::serving::{CheckArgs, DevArgs, McpArgs, NewArgs, ServeArgs, WorkerArgs, WorkerCommand};
 
 /// Starts, inspects and controls durable workflows.
 #[derive(Debug, Parser)]
@@ -60,6 +69,18 @@ pub(crate) enum Command {
     /// Streams of runs
     #[command(subcommand)]
     Stream(StreamCommand),
+    /// The hooks that runs wait for
+    #[command(subcommand)]
+    Hook(HookCommand),
+    /// Why runs have failed in the last day
+    #[command(subcommand)]
+    Failure(FailureCommand),
+    /// Actions on many runs that are in progress
+    #[command(subcommand)]
+    Bulk(BulkCommand),
+    /// Schedules: rules that start runs repeatedly
+    #[command(subcommand)]
+    Schedule(ScheduleCommand),
 
     /// Start a world, a server and your program for development
     #[command(after_help = serving::DEV_EXAMPLES)]
@@ -67,8 +88,14 @@ pub(crate) enum Command {
     /// Serve the HTTP API of a world
     #[command(after_help = serving::SERVE_EXAMPLES)]
     Serve(ServeArgs),
+    /// The access keys of a server
+    #[command(subcommand)]
+    Access(AccessCommand),
     /// Execute runs with the code of this program, or list the joined workers
     Worker(WorkerArgs),
+    /// Let assistants look at runs, by the Model Context Protocol
+    #[command(after_help = serving::MCP_EXAMPLES)]
+    Mcp(McpArgs),
     /// Replay all open runs with the code of this program, and change nothing
     #[command(after_help = serving::CHECK_EXAMPLES)]
     Check(CheckArgs),
@@ -104,11 +131,37 @@ pub(crate) enum Command {
     Version,
 }
 
+/// What can be done with an action on many runs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BulkCommand {
+    /// Show how far an action on many runs is
+    Show {
+        /// The run of the action
+        run: outlast::RunId,
+        /// Wait until it ends
+        #[arg(long)]
+        watch: bool,
+    },
+    /// Stop an action on many runs. What was done stays done
+    Stop {
+        /// The run of the action
+        run: outlast::RunId,
+        /// The reason, which others see
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+}
+
 /// What can be asked about workflows.
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkflowCommand {
     /// List the workflows that joined workers have code for
     List,
+    /// Show a workflow: versions, builds, queues
+    Show {
+        /// The name of the workflow
+        name: String,
+    },
 }
 
 /// What can be done with a world.

@@ -4,6 +4,7 @@ mod dispatch;
 mod input;
 
 mod list;
+mod mcp;
 mod start;
 
 mod explain;
@@ -11,17 +12,23 @@ mod show;
 mod watch;
 
 mod events;
+mod failure;
 mod family;
+mod hook;
 mod run_output;
 mod steps;
 
 mod bulk;
+mod bulk_control;
 mod control;
 mod restart;
+mod retry;
 mod send;
 
+mod schedule;
 mod stream;
 
+mod access;
 mod dev;
 mod serve;
 mod signals;

@@ -9,13 +9,16 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use outlast::RunId;
+use outlast::{RunId, Worker};
 use outlast_api::{
-    BatchJson, BatchRequest, BulkPreview, BulkRequest, CancelRequest, ChildrenJson, ChunkFilter,
-    ChunkListJson, ControlledJson, CountsJson, EventFilter, EventJson, ExplanationJson, ItemPage,
-    OperationFilter, OperationJson, OutputJson, PageRequest, PauseRequest, Problem, PruneRequest, PrunedJson,
-    ResolveJson, RestartRequest, RunFilter, RunJson, SendRequest, SentJson, StartRequest, StartedJson,
-    StateJson, StreamListJson, TerminateRequest, WakeRequest, WorkerListJson, WorkflowListJson, WorldJson,
+    BackfillRequest, BackfilledJson, BatchJson, BatchRequest, BulkJson, BulkPreview, BulkRequest,
+    BulkStopRequest, CancelRequest, ChildrenJson, ChunkFilter, ChunkListJson, ControlledJson, CountsJson,
+    EventFilter, EventJson, ExplanationJson, FailureDetailJson, FailureFilter, FailureListJson, FiringJson,
+    HookFilter, ItemPage, OpenHookJson, OperationFilter, OperationJson, OutputJson, PageRequest,
+    PauseRequest, Problem, PruneRequest, PrunedJson, ResolveJson, RestartRequest, RetryRunRequest, RunFilter,
+    RunJson, ScheduleControlledJson, ScheduleDefinition, ScheduleFilter, ScheduleJson, SchedulePauseRequest,
+    SchedulesControlledJson, SchedulesRequest, SendRequest, SentJson, StartRequest, StartedJson, StateJson,
+    StreamListJson, TerminateRequest, WakeRequest, WorkerListJson, WorkflowListJson, WorldJson,
 };
 
 pub use self::connection::RemoteError;
@@ -90,8 +93,75 @@ pub trait Surface: fmt::Debug + Send + Sync {
     /// Sends a payload to a hook.
     async fn send(&self, run: RunId, hook: &str, request: SendRequest) -> Result<SentJson, Problem>;
 
+    /// Starts an action on many runs.
+    async fn start_bulk(&self, request: &BulkRequest) -> Result<BulkJson, Problem>;
+
+    /// An action on many runs.
+    async fn bulk(&self, run: RunId) -> Result<BulkJson, Problem>;
+
+    /// Stops an action on many runs.
+    async fn stop_bulk(&self, run: RunId, request: &BulkStopRequest) -> Result<BulkJson, Problem>;
+
+    /// Starts a worker in this process that executes actions on many runs, unless one has joined. A server has one.
+    async fn serve_built_ins(&self) -> Result<Option<Worker>, Problem>;
+
     /// The runs that an action on many runs would concern.
     async fn preview(&self, request: &BulkRequest) -> Result<BulkPreview, Problem>;
+
+    /// A page of the schedules.
+    async fn schedules(&self, filter: &ScheduleFilter) -> Result<ItemPage<ScheduleJson>, Problem>;
+
+    /// A schedule.
+    async fn schedule(&self, id: &str) -> Result<ScheduleJson, Problem>;
+
+    /// A page of the runs that a schedule has started.
+    async fn firings(&self, id: &str, page: &PageRequest) -> Result<ItemPage<FiringJson>, Problem>;
+
+    /// Creates a schedule.
+    async fn create_schedule(&self, definition: &ScheduleDefinition) -> Result<ScheduleJson, Problem>;
+
+    /// Replaces the definition of a schedule that has this revision.
+    async fn replace_schedule(
+        &self,
+        id: &str,
+        definition: &ScheduleDefinition,
+        revision: u64,
+    ) -> Result<ScheduleControlledJson, Problem>;
+
+    /// Stops a schedule from firing.
+    async fn pause_schedule(
+        &self,
+        id: &str,
+        request: &SchedulePauseRequest,
+    ) -> Result<ScheduleControlledJson, Problem>;
+
+    /// Lets a schedule fire again.
+    async fn resume_schedule(&self, id: &str) -> Result<ScheduleControlledJson, Problem>;
+
+    /// Fires a schedule now.
+    async fn trigger_schedule(&self, id: &str) -> Result<ScheduleControlledJson, Problem>;
+
+    /// Fires the instants of a range in the past.
+    async fn backfill_schedule(&self, id: &str, request: &BackfillRequest)
+    -> Result<BackfilledJson, Problem>;
+
+    /// Ends a schedule.
+    async fn delete_schedule(&self, id: &str) -> Result<(), Problem>;
+
+    /// Stops many schedules from firing.
+    async fn pause_schedules(&self, request: &SchedulesRequest) -> Result<SchedulesControlledJson, Problem>;
+
+    /// Lets many schedules fire again.
+    async fn resume_schedules(&self, request: &SchedulesRequest) -> Result<SchedulesControlledJson, Problem>;
+
+    /// A page of the hooks that runs wait for.
+    async fn hooks(&self, filter: &HookFilter) -> Result<ItemPage<OpenHookJson>, Problem>;
+
+    /// Failed runs of the last day, in groups.
+    async fn failures(&self, filter: &FailureFilter) -> Result<FailureListJson, Problem>;
+
+    /// One group of failed runs.
+    async fn failure(&self, fingerprint: &str) -> Result<FailureDetailJson, Problem>;
 
     /// The joined workers.
     async fn workers(&self) -> Result<WorkerListJson, Problem>;
@@ -115,6 +185,8 @@ pub enum Control {
     Pause(PauseRequest),
     /// End its pause, or let failed builds try again.
     Resume,
+    /// Continue it from its failure.
+    Retry(RetryRunRequest),
     /// End its sleeps early.
     Wake(WakeRequest),
     /// Protect it from deletion.

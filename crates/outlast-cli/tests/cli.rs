@@ -3,13 +3,18 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod cli {
+    mod access;
     mod bulk;
     mod connecting;
+    mod doctor;
     mod exit_codes;
     mod formats;
+    mod killed_server;
+    mod mcp;
     mod naming;
     mod own_program;
     mod reading;
+    mod schedules;
     mod support;
     mod through_server;
 }

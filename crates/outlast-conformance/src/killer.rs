@@ -43,6 +43,11 @@ impl KillerWorld {
         self.taken_over.load(Ordering::SeqCst)
     }
 
+    /// A point of the program itself, in addition to those of the calls: for example in a transaction of a step.
+    pub fn pass(&self) {
+        self.point();
+    }
+
     fn point(&self) {
         if self.passed.fetch_add(1, Ordering::SeqCst) + 1 == self.kill_point {
             // The signal reaches this thread before the call returns to it.
@@ -55,10 +60,10 @@ impl KillerWorld {
 /// Whether a call of this method may write, at a time that depends on the program.
 fn has_points(method: WorldMethod) -> bool {
     use WorldMethod::{
-        Claim, Commit, Deliver, Join, Leave, Prune, Resume, Send, Start, Takeover, WriteChunks,
+        Claim, Commit, Deliver, Join, Leave, Prune, Reopen, Resume, Send, Start, Takeover, WriteChunks,
     };
     let is_session = matches!(method, Join | Claim | Commit | WriteChunks | Leave | Takeover | Deliver);
-    is_session || matches!(method, Start | Send | Resume | Prune)
+    is_session || matches!(method, Start | Send | Resume | Reopen | Prune)
 }
 
 impl WorldWrapper for KillerWorld {

@@ -30,6 +30,11 @@
 //! | a session is lost only after a fault of its worker | `calls.rs` |
 //! | every run ends, and no run is stuck without a reason | `check.rs`, `calls.rs` |
 //! | complete histories and prefixes of them replay | `check.rs` |
+//! | a compensation runs once, in the reverse order of registrations, after everything else of its run; those that are needed run | `compensations.rs`, `attempt_log.rs` |
+//! | a run that failed begins again when that is over and the time has come; not after a cancel | `compensations.rs` |
+//! | one step follows the end of a run; a run that is cancelled by its child learns of that before it learns of the failure | `ends.rs` |
+//! | a reader sees the chunks of the attempt that counts, all and in order | `streams.rs` |
+//! | a schedule starts one run per instant | `schedules.rs` |
 //! | the counts match the runs | `check.rs` |
 //!
 //! The simulation was tested with deliberate bugs in the engine, one at a time. The table shows how many
@@ -57,17 +62,22 @@ mod calls;
 mod check;
 mod client;
 mod clock;
+mod compensations;
 mod coverage;
+mod ends;
 mod environment;
 mod faults;
 mod generate;
 mod hooks;
 mod node;
 mod observer;
+mod orchestration;
 mod program;
 mod real_time;
+mod schedules;
 mod signal;
 mod situations;
+mod streams;
 mod values;
 mod workers;
 mod world;
@@ -88,6 +98,7 @@ use self::blocking_world::{BlockingWorld, SharedClock};
 use self::client::{Acknowledged, SimulatedClient, unblock_runs};
 use self::clock::{SimulationClock, sleep};
 use self::environment::Environment;
+use self::generate::set_features;
 use self::signal::Signal;
 use self::values::clear_hooks;
 use self::workers::{Build, Phase, WorkerSlot};
@@ -117,6 +128,10 @@ pub const QUEUED_SEEDS: u64 = 1_000_000;
 /// From this seed on, the effects of turns on other runs are applied after their commits, and some workers are of an
 /// older build.
 pub const DEFERRED_SEEDS: u64 = 2_000_000;
+
+/// From this seed on, programs have compensations, sagas, loops, streams and published states, workflows have failure
+/// strategies and a step after their end, and clients create schedules.
+pub const ORCHESTRATED_SEEDS: u64 = 3_000_000;
 
 /// Simulates a seed once.
 pub fn simulate(seed: u64, keeps_trace: bool) -> SimulationReport {
@@ -158,6 +173,7 @@ fn run_seed(seed: u64, set: impl FnOnce(SimulationClock) -> Arc<Environment>) ->
         SimulationClock::new()
     };
     clear_hooks();
+    set_features(seed >= ORCHESTRATED_SEEDS);
     let env = set(clock);
     let (report, simulated) = runtime.block_on(async {
         let simulated = Simulated::begin(seed, Arc::new(env.clock.clone()));

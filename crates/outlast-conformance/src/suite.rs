@@ -49,6 +49,7 @@ pub mod preference;
 pub mod priorities;
 pub mod prune;
 pub mod queues;
+pub mod reopened;
 pub mod reports;
 pub mod rows;
 pub mod runs_by_id;
@@ -60,6 +61,7 @@ pub mod tags;
 pub mod takeover;
 pub mod terminate;
 pub mod time;
+pub mod tokens;
 pub mod waits;
 
 use std::future::{Future, poll_fn};

@@ -132,10 +132,10 @@ struct WaiterState {
 
 impl Waiters {
     /// Registers immediately, and completes when [`Waiters::tell`] reports the end of the run.
-    pub fn wait(self: &Arc<Self>, run: RunId) -> RunEnd {
+    pub fn wait(self: &Arc<Self>, run: RunId) -> EndSignal {
         let waiter = Arc::new(Waiter::default());
         self.by_run.lock().entry(run).or_default().push(waiter.clone());
-        RunEnd { waiters: self.clone(), run, waiter }
+        EndSignal { waiters: self.clone(), run, waiter }
     }
 
     /// Whether there are no waiters.
@@ -164,13 +164,13 @@ impl Waiters {
 
 /// Waits for a run's end; see [`Waiters::wait`].
 #[derive(Debug)]
-pub struct RunEnd {
+pub struct EndSignal {
     waiters: Arc<Waiters>,
     run: RunId,
     waiter: Arc<Waiter>,
 }
 
-impl Future for RunEnd {
+impl Future for EndSignal {
     type Output = Ended;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
@@ -185,7 +185,7 @@ impl Future for RunEnd {
     }
 }
 
-impl Drop for RunEnd {
+impl Drop for EndSignal {
     fn drop(&mut self) {
         let mut by_run = self.waiters.by_run.lock();
         if let Some(waiting) = by_run.get_mut(&self.run) {

@@ -1,7 +1,7 @@
 //! Compensations: the steps that undo the effects of a run that does not complete. Their list follows from the history
 //! alone, so that it does not depend on the code of the workflow.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::cut::last_generation;
@@ -20,6 +20,8 @@ pub struct Compensations {
     started: BTreeMap<OpNumber, OpNumber>,
     /// The inputs of steps that have not ended: a step is requested before its compensation is registered.
     inputs: BTreeMap<OpNumber, Payload>,
+    /// Those of these steps that are transactional.
+    transactional: BTreeSet<OpNumber>,
 }
 
 /// One registered compensation.
@@ -58,6 +60,15 @@ pub struct UndoneStep {
     pub is_ended: bool,
     /// Whether it was attempted, as far as that is known: a step that a lost worker may have attempted counts.
     pub is_attempted: bool,
+    /// Whether the step is transactional: if it has not completed, it had no effect.
+    pub is_transactional: bool,
+}
+
+impl UndoneStep {
+    /// Whether the step may have had its effect.
+    fn may_have_effect(&self) -> bool {
+        if self.is_transactional { self.output.is_some() } else { self.is_attempted }
+    }
 }
 
 /// The state of a compensation.
@@ -97,7 +108,9 @@ impl Compensations {
                 self.started.insert(*op, *of);
                 self.set(*of, CompensationState::Started(*op));
             }
-            Event::StepStarted { op, input, .. } => self.step_started(*op, input),
+            Event::StepStarted { op, input, is_transactional, .. } => {
+                self.step_started(*op, input, *is_transactional);
+            }
             Event::StepRetried { op, .. } => self.change_step(*op, |step| step.is_attempted = true),
             Event::StepCompleted { op, output } => self.step_completed(*op, output),
             Event::StepFailed { op, failure } => self.step_failed(*op, failure),
@@ -156,6 +169,7 @@ impl Compensations {
     pub fn forget_settled_since(&mut self, after: OpNumber) {
         self.entries.retain(|op, entry| *op <= after || entry.is_unsettled());
         self.inputs.retain(|op, _| *op <= after);
+        self.transactional.retain(|op| *op <= after);
         let entries = &self.entries;
         self.by_step.retain(|_, registrations| {
             registrations.retain(|op| entries.contains_key(op));
@@ -175,7 +189,8 @@ impl Compensations {
         let undone = undone.map(|of| {
             self.by_step.entry(of).or_default().push(*op);
             let input = self.inputs.get(&of).cloned();
-            UndoneStep { op: of, input, output: None, is_ended: false, is_attempted: false }
+            let is_transactional = self.transactional.contains(&of);
+            UndoneStep { op: of, input, output: None, is_ended: false, is_attempted: false, is_transactional }
         });
         let compensation = Compensation {
             op: *op,
@@ -196,9 +211,15 @@ impl Compensations {
         }
     }
 
-    fn step_started(&mut self, op: OpNumber, input: &Payload) {
+    fn step_started(&mut self, op: OpNumber, input: &Payload, is_transactional: bool) {
         self.inputs.insert(op, input.clone());
-        self.change_step(op, |step| step.input = Some(input.clone()));
+        if is_transactional {
+            self.transactional.insert(op);
+        }
+        self.change_step(op, |step| {
+            step.input = Some(input.clone());
+            step.is_transactional = is_transactional;
+        });
     }
 
     fn step_completed(&mut self, op: OpNumber, output: &Payload) {
@@ -225,6 +246,7 @@ impl Compensations {
 
     fn end_step(&mut self, op: OpNumber, change: impl Fn(&mut UndoneStep)) {
         self.inputs.remove(&op);
+        self.transactional.remove(&op);
         self.change_step(op, |step| {
             step.is_ended = true;
             change(step);
@@ -255,10 +277,11 @@ impl Compensation {
         }
     }
 
-    /// Whether it can begin: it is registered, and the step that it undoes, if any, has ended and was attempted.
+    /// Whether it can begin: it is registered, and the step that it undoes, if any, has ended and may have had its
+    /// effect.
     pub fn is_due(&self) -> bool {
         self.state == CompensationState::Registered
-            && self.undone.as_ref().is_none_or(|step| step.is_ended && step.is_attempted)
+            && self.undone.as_ref().is_none_or(|step| step.is_ended && step.may_have_effect())
     }
 }
 
@@ -304,7 +327,14 @@ mod tests {
 
     fn started(op: u64) -> Event {
         let input = Payload::from_json_text(op.to_string());
-        Event::StepStarted { op: OpNumber(op), name: "step".into(), input, queued: None }
+        Event::StepStarted {
+            op: OpNumber(op),
+            name: "step".into(),
+            input,
+            queued: None,
+            is_once: false,
+            is_transactional: false,
+        }
     }
 
     fn failed(op: u64, failure: Failure) -> Event {
@@ -365,6 +395,30 @@ mod tests {
         }
         assert_eq!(order(read(&[registered(1, undo(0))])), [0; 0], "it was never requested");
         assert_eq!(order(read(&[started(0), registered(1, undo(0))])), [0; 0], "it has not ended");
+    }
+
+    #[test]
+    fn a_transactional_step_is_undone_only_if_it_completed() {
+        let input = Payload::null();
+        let is_transactional = true;
+        let started = Event::StepStarted {
+            op: OpNumber(0),
+            name: "debit".into(),
+            input,
+            queued: None,
+            is_once: false,
+            is_transactional,
+        };
+        let ends = [
+            (completed(0), true),
+            (failed(0, Failure::maybe_attempted("stop")), false),
+            (failed(0, Failure::terminated("stop")), false),
+            (failed(0, Failure::new(FailureKind::Error, "no").of_step("debit", 5)), false),
+        ];
+        for (end, is_undone) in ends {
+            let due = order(read(&[started.clone(), registered(1, undo(0)), end.clone()]));
+            assert_eq!(due.len(), usize::from(is_undone), "{end:?}");
+        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::id::RunId;
 use crate::iteration::{IterationCut, IterationEnded, SkippedRange};
 use crate::run::{ParentEnd, read_text, write_text};
 use crate::time::Timestamp;
+use crate::token::CarriedToken;
 
 /// The beginning of a generation: a run continues with another input and without the history of its past.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,8 +40,12 @@ pub struct RunContinued {
     pub children: Vec<CarriedChild>,
     /// Where the payloads are that no hook has taken, in the order of their arrival.
     pub kept: Vec<EventPlace>,
+    /// How often the same input has failed before, when the run is retried.
+    pub failed_tries: u32,
     /// The first events of the turns with which the previous generations began that are not deleted, in order.
     pub previous: Vec<u64>,
+    /// The tokens that earlier generations have taken and that the run still holds.
+    pub tokens: Vec<CarriedToken>,
 }
 
 impl RunContinued {
@@ -54,7 +59,9 @@ impl RunContinued {
             started,
             children: Vec::new(),
             kept: Vec::new(),
+            failed_tries: 0,
             previous: Vec::new(),
+            tokens: Vec::new(),
         }
     }
 }
@@ -139,7 +146,7 @@ impl ReplayHistory {
         let ReplayedParts { turn, index, skips, cuts } = parts;
         let begin = match &history[turn].events[index] {
             Event::RunContinued(continued) => (**continued).clone(),
-            Event::RunStarted(started) => RunContinued::of_start(started.clone()),
+            Event::RunStarted(started) => RunContinued::of_start((**started).clone()),
             _ => return Err(NO_BEGINNING.into()),
         };
         let kept_of = |places: &[EventPlace]| -> Result<Vec<_>, String> {
@@ -271,6 +278,12 @@ struct ReplayedParts {
 
 impl ReplayedParts {
     fn of(history: &[TurnRecord]) -> Result<Self, String> {
+        let mut parts = Self::of_generation(history)?;
+        parts.skips.extend(retried_ranges(history));
+        Ok(parts)
+    }
+
+    fn of_generation(history: &[TurnRecord]) -> Result<Self, String> {
         let last = last_cut(history);
         let cut = last.and_then(|(turn, index)| match &history[turn].events[index] {
             Event::IterationEnded(ended) => ended.cut.as_ref(),
@@ -316,12 +329,40 @@ impl ReplayedParts {
     }
 }
 
-/// The indexes of the turn and of the event with the last cut.
+/// The indexes of the turn and of the event with the last cut that begins a generation or ends an iteration, and that
+/// no retry has made skipped.
 fn last_cut(history: &[TurnRecord]) -> Option<(usize, usize)> {
+    let retried = retried_ranges(history);
     history.iter().enumerate().rev().find_map(|(index, turn)| {
-        let event = turn.events.iter().rposition(Event::is_cut)?;
-        Some((index, event))
+        let is_cut = |at: &usize| turn.events[*at].is_cut() && !is_skipped(&retried, turn.seq + *at as u64);
+        Some((index, (0..turn.events.len()).rev().find(is_cut)?))
     })
+}
+
+/// The events that retries of the run have made skipped: each range ends before its `run_retried`. A later retry may
+/// skip an earlier one; the ranges are in order and do not overlap.
+pub fn retried_ranges(history: &[TurnRecord]) -> Vec<Range<u64>> {
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    let numbered = history.iter().flat_map(|turn| (turn.seq..).zip(&turn.events));
+    for (number, event) in numbered {
+        if let Event::RunRetried(retried) = event {
+            ranges.retain(|range| range.end <= retried.from);
+            ranges.push(retried.from..number);
+        }
+    }
+    ranges
+}
+
+/// The number of the first event that a replay needs, if nothing from event `before` on is replayed: the first event of
+/// the turn with the last cut before it, 0 without one.
+pub fn replay_from(history: &[TurnRecord], before: u64) -> u64 {
+    let retried = retried_ranges(history);
+    let is_cut = |turn: &&TurnRecord| {
+        let numbered = (turn.seq..).zip(&turn.events);
+        let mut replayed = numbered.filter(|(number, _)| *number < before && !is_skipped(&retried, *number));
+        replayed.any(|(_, event)| event.is_cut())
+    };
+    history.iter().rfind(is_cut).map_or(0, |turn| turn.seq)
 }
 
 fn kept_event(history: &[TurnRecord], place: EventPlace) -> Result<KeptEvent, String> {
@@ -371,6 +412,7 @@ mod tests {
             deadline: None,
             policy: None,
             requester: None,
+            ending: None,
         }
     }
 
@@ -382,6 +424,7 @@ mod tests {
             headers: Headers::new(),
             at: None,
             judgement: Judgement::Kept,
+            to: Default::default(),
         }
     }
 
@@ -415,7 +458,7 @@ mod tests {
     /// Three generations. The second one keeps a payload of the first, which the third keeps again.
     fn history() -> Vec<TurnRecord> {
         turns(vec![
-            vec![Event::RunStarted(started(1))],
+            vec![Event::from(started(1))],
             vec![dropped(0), received(7), dropped(1)],
             vec![dropped(2), continued(2, &[(1, 2)]), dropped(3)],
             vec![dropped(4), received(8)],
@@ -469,7 +512,7 @@ mod tests {
     fn history_with_loop() -> Vec<TurnRecord> {
         let begun = Event::LoopStarted { op: OpNumber(1), name: "l".into() };
         turns(vec![
-            vec![Event::RunStarted(started(1)), dropped(0)],
+            vec![Event::from(started(1)), dropped(0)],
             vec![dropped(0), begun, dropped(2)],
             vec![received(7), loop_event(3, 1, &[], &[]), dropped(4)],
             vec![dropped(4), loop_event(5, 1, &[(3, 5, 5, 8)], &[(5, 5)]), dropped(6)],
@@ -508,7 +551,7 @@ mod tests {
 
     #[test]
     fn a_history_without_a_cut_begins_with_its_start() {
-        let first = turns(vec![vec![Event::RunStarted(started(1)), dropped(0)], vec![dropped(1)]]);
+        let first = turns(vec![vec![Event::from(started(1)), dropped(0)], vec![dropped(1)]]);
         let (begun, children, events) = last_generation(&first).unwrap();
         assert_eq!((begun, children.len(), events.count()), (&started(1), 0, 2));
         let replay = ReplayHistory::of(first).unwrap();

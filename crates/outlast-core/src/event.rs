@@ -3,23 +3,30 @@
 //! An event is stored as one JSON object, `kind` first. The form is frozen by `golden/`.
 
 mod concerns;
+pub mod hidden_tokens;
 pub(crate) mod json;
+mod outcome;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::cut::RunContinued;
+use crate::cut::{EventPlace, RunContinued};
 use crate::failure::Failure;
 use crate::id::{MessageId, RunId};
 use crate::iteration::IterationEnded;
-use crate::message::Headers;
+use crate::message::{Headers, HookAddress};
 use crate::payload::Payload;
+use crate::retried::RunRetried;
 use crate::retry::Policy;
 use crate::run::{Parent, ParentEnd, Requester, Status, Tags};
+use crate::strategy::EndPlan;
 use crate::time::Timestamp;
+use crate::token::WebhookTerms;
 
 pub use json::{EventError, NEWER_BUILD};
+pub use outcome::{Ended, Outcome};
 
 /// The highest version of the durable format that this build can read. A run needs at least the format in which its
 /// events and messages were introduced; see [`format`](crate::format).
@@ -49,9 +56,11 @@ impl std::fmt::Display for OpNumber {
 #[non_exhaustive]
 pub enum Event {
     /// The run began.
-    RunStarted(RunStarted),
+    RunStarted(Box<RunStarted>),
     /// The workflow continued as the next generation: a cut. Replay begins here.
     RunContinued(Box<RunContinued>),
+    /// The run had ended, and is open again from an operation on: a cut. Replay skips what had happened since.
+    RunRetried(Box<RunRetried>),
     /// The workflow returned an output.
     RunCompleted {
         /// The output or error.
@@ -82,6 +91,11 @@ pub enum Event {
         input: Payload,
         /// The queue and the run of a queued step; `None` when the holder of the run attempts it.
         queued: Option<Box<Queued>>,
+        /// Whether the step is attempted at most once.
+        is_once: bool,
+        /// Whether the effect of the step and its outcome are one transaction: a step that has not completed had no
+        /// effect.
+        is_transactional: bool,
     },
     /// An attempt succeeded.
     StepCompleted {
@@ -107,8 +121,8 @@ pub enum Event {
         failure: Failure,
         /// When the next attempt is due.
         retry_at: Timestamp,
-        /// The details of its last heartbeat, for the next attempt.
-        details: Option<Payload>,
+        /// The details of its last heartbeat, for the next attempt. Boxed, as most events have none.
+        details: Option<Box<Payload>>,
     },
     /// The workflow dropped the step's operation: it is not attempted again, its outcome is discarded.
     StepDropped {
@@ -147,6 +161,8 @@ pub enum Event {
         name: Arc<str>,
         /// When the wait times out.
         timeout_at: Option<Timestamp>,
+        /// The operation that took the token to which the payload is sent; `None` for a wait by name.
+        of: Option<OpNumber>,
     },
     /// A payload arrived for a hook name, awaited or not.
     HookReceived {
@@ -163,6 +179,8 @@ pub enum Event {
         /// Which hook took the payload when it arrived. Under rules 1 it is always [`Judgement::Kept`], and the oldest
         /// open hook of the name takes the payload.
         judgement: Judgement,
+        /// The token to which it was sent, and whether its sender waits for a reply.
+        to: HookAddress,
     },
     /// An open hook took a payload that was kept.
     HookTaken {
@@ -184,6 +202,39 @@ pub enum Event {
     HookClosed {
         /// The operation.
         op: OpNumber,
+    },
+    /// The workflow requested a token for a hook.
+    TokenRequested(Box<TokenRequested>),
+    /// The run holds the token that the operation requested.
+    TokenTaken {
+        /// The operation.
+        op: OpNumber,
+    },
+    /// Another run holds the token that the operation requested.
+    TokenRefused {
+        /// The operation.
+        op: OpNumber,
+        /// Why, with the run that holds it.
+        failure: Failure,
+    },
+    /// The workflow closed the hook with a token: the token is free.
+    TokenClosed {
+        /// The operation that requested it.
+        op: OpNumber,
+    },
+    /// The workflow replied to a message.
+    ReplySent {
+        /// The operation.
+        op: OpNumber,
+        /// The message.
+        message: MessageId,
+        /// The reply.
+        payload: Payload,
+    },
+    /// The workflow dropped a message whose sender waits for a reply, and did not reply.
+    ReplyDropped {
+        /// The message.
+        message: MessageId,
     },
     /// The workflow requested a child.
     ChildStarted(Box<ChildStarted>),
@@ -252,6 +303,9 @@ pub enum Event {
         /// Why.
         failure: Failure,
     },
+    /// The workflow failed, and begins again as the next generation. Workflow code does not run until then: first
+    /// everything that the run began must be over, and its compensations run.
+    RunRetrying(Box<RunRetrying>),
     /// The workflow recorded a value.
     ValueRecorded {
         /// The operation.
@@ -298,6 +352,12 @@ pub enum Event {
     },
 }
 
+impl From<RunStarted> for Event {
+    fn from(started: RunStarted) -> Self {
+        Self::RunStarted(Box::new(started))
+    }
+}
+
 /// The decision about a payload that was offered to the open hooks of its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Judgement {
@@ -339,6 +399,15 @@ pub struct RunStarted {
     pub policy: Option<Box<Policy>>,
     /// The run that requested the step, when the run is a queued step.
     pub requester: Option<Box<Requester>>,
+    /// What is decided about its end. Most starts decide nothing.
+    pub ending: Option<Box<EndPlan>>,
+}
+
+impl RunStarted {
+    /// The lowest format that can represent the start.
+    pub fn format(&self) -> u32 {
+        if self.ending.is_some() { 3 } else { format_of_rules(self.rules) }
+    }
 }
 
 /// The run that executes a queued step.
@@ -350,6 +419,19 @@ pub struct Queued {
     pub queue: Arc<str>,
     /// Its priority.
     pub priority: u8,
+}
+
+/// A failed try of a workflow after which another one follows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunRetrying {
+    /// Why it failed.
+    pub failure: Failure,
+    /// The number of the failed try, from 1.
+    pub attempt: u32,
+    /// The next try does not begin before this time.
+    pub retry_at: Timestamp,
+    /// Where the payloads are that no hook has taken, in the order of their arrival.
+    pub kept: Vec<EventPlace>,
 }
 
 /// A compensation that a workflow registered.
@@ -376,6 +458,25 @@ pub enum CompensationInput {
     Undo(OpNumber),
     /// A value, or why it cannot be stored: then there is nothing to compensate.
     Value(Result<Payload, Failure>),
+}
+
+/// A token that a workflow requested for a hook.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenRequested {
+    /// The operation.
+    pub op: OpNumber,
+    /// The hook's name.
+    pub name: Arc<str>,
+    /// The token.
+    pub token: Arc<str>,
+    /// Whether the engine generated it, so that no other run can hold it.
+    pub is_generated: bool,
+    /// What anybody who knows the token can read.
+    pub metadata: Option<Payload>,
+    /// How HTTP requests to it are handled, if the hook is a webhook.
+    pub webhook: Option<Arc<WebhookTerms>>,
+    /// How long no other run can take it after it was closed, or the run has ended.
+    pub keep_for: Option<Duration>,
 }
 
 /// A child that a workflow requested.
@@ -411,6 +512,7 @@ impl Event {
         match self {
             Self::RunStarted(_) => "run_started",
             Self::RunContinued(_) => "run_continued",
+            Self::RunRetried(_) => "run_retried",
             Self::RunCompleted { .. } => "run_completed",
             Self::RunFailed { .. } => "run_failed",
             Self::RunCancelled { .. } => "run_cancelled",
@@ -429,6 +531,12 @@ impl Event {
             Self::HookTaken { .. } => "hook_taken",
             Self::HookRejected { .. } => "hook_rejected",
             Self::HookClosed { .. } => "hook_closed",
+            Self::TokenRequested(_) => "token_requested",
+            Self::TokenTaken { .. } => "token_taken",
+            Self::TokenRefused { .. } => "token_refused",
+            Self::TokenClosed { .. } => "token_closed",
+            Self::ReplySent { .. } => "reply_sent",
+            Self::ReplyDropped { .. } => "reply_dropped",
             Self::ChildStarted(_) => "child_started",
             Self::ChildDetached { .. } => "child_detached",
             Self::ChildCompleted { .. } => "child_completed",
@@ -440,6 +548,7 @@ impl Event {
             Self::CompensationsKept { .. } => "compensations_kept",
             Self::CompensationStarted { .. } => "compensation_started",
             Self::RunCompensating { .. } => "run_compensating",
+            Self::RunRetrying(_) => "run_retrying",
             Self::TagsSet { .. } => "tags_set",
             Self::ValueRecorded { .. } => "value_recorded",
             Self::VersionChosen { .. } => "version_chosen",
@@ -463,6 +572,10 @@ impl Event {
             | Self::HookOpened { op, .. }
             | Self::HookTaken { op, .. }
             | Self::HookClosed { op }
+            | Self::TokenTaken { op }
+            | Self::TokenRefused { op, .. }
+            | Self::TokenClosed { op }
+            | Self::ReplySent { op, .. }
             | Self::ChildDetached { op, .. }
             | Self::ChildCompleted { op, .. }
             | Self::ChildFailed { op, .. }
@@ -477,6 +590,7 @@ impl Event {
             Self::IterationEnded(ended) => Some(ended.op),
             Self::CompensationRegistered(registered) => Some(registered.op),
             Self::ChildStarted(child) => Some(child.op),
+            Self::TokenRequested(requested) => Some(requested.op),
             _ => None,
         }
     }
@@ -491,6 +605,10 @@ impl Event {
                 | Self::TimerCancelled { .. }
                 | Self::HookOpened { .. }
                 | Self::HookClosed { .. }
+                | Self::TokenRequested(_)
+                | Self::TokenClosed { .. }
+                | Self::ReplySent { .. }
+                | Self::ReplyDropped { .. }
                 | Self::ChildStarted(_)
                 | Self::ChildDropped { .. }
                 | Self::OperationCancelled { .. }
@@ -508,7 +626,8 @@ impl Event {
         )
     }
 
-    /// Whether a replay skips events before this one.
+    /// Whether a replay can begin or continue with this event, and skips events before it. A retry of the run is a cut as
+    /// well, but its replay begins where that of the run began before.
     pub fn is_cut(&self) -> bool {
         match self {
             Self::RunContinued(_) => true,
@@ -562,47 +681,4 @@ pub struct TurnRecord {
     pub build: Arc<str>,
     /// Its events.
     pub events: Vec<Event>,
-}
-
-/// The end of a run, for callers that wait for it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Ended {
-    /// The run.
-    pub run: RunId,
-    /// Its failure or outcome.
-    pub outcome: Outcome,
-}
-
-/// How an operation or run ended: an output, or a failure.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    /// It returned this output.
-    Completed(Payload),
-    /// It failed.
-    Failed(Failure),
-    /// It failed after it was cancelled.
-    Cancelled(Failure),
-}
-
-impl Outcome {
-    /// The status of a run with this outcome.
-    pub fn status(&self) -> Status {
-        match self {
-            Self::Completed(_) => Status::Completed,
-            Self::Failed(_) => Status::Failed,
-            Self::Cancelled(_) => Status::Cancelled,
-        }
-    }
-
-    /// The outcome that a run's final event records; `None` when `event` is not final.
-    pub fn of_final(event: &Event) -> Option<Self> {
-        match event {
-            Event::RunCompleted { output } => Some(Self::Completed(output.clone())),
-            Event::RunFailed { failure } => Some(Self::Failed(failure.clone())),
-            Event::RunCancelled { failure } | Event::RunTerminated { failure } => {
-                Some(Self::Cancelled(failure.clone()))
-            }
-            _ => None,
-        }
-    }
 }

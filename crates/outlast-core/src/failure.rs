@@ -25,6 +25,9 @@ pub struct Failure {
     /// The step that failed, when a step did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<Box<str>>,
+    /// The operation of the run that it came from, when a workflow returned the error of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub op: Option<Box<u64>>,
     /// The number of attempts, when a step failed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempts: u32,
@@ -200,6 +203,7 @@ impl Failure {
             code: None,
             class: None,
             step: None,
+            op: None,
             attempts: 0,
             is_exhausted: false,
             details: None,
@@ -215,6 +219,13 @@ impl Failure {
         failure.causes = causes.take(FAILURE_CAUSES_MAX).map(|cause| cut(cause.to_string())).collect();
         failure.class = ErrorClass::of(error);
         failure
+    }
+
+    /// This failure as that of an operation, which a run gets when it awaits the operation.
+    #[must_use]
+    pub fn of_operation(mut self, op: u64) -> Self {
+        self.op = Some(Box::new(op));
+        self
     }
 
     /// This failure with a code, truncated to the maximum length of a name.

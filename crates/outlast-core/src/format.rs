@@ -26,14 +26,25 @@ impl Event {
     /// The lowest format that can represent the event.
     pub fn format(&self) -> u32 {
         match self {
-            Self::RunStarted(started) => format_of_rules(started.rules),
+            Self::RunStarted(started) => started.format(),
             Self::CompensationRegistered(_)
             | Self::CompensationsKept { .. }
             | Self::CompensationStarted { .. }
             | Self::RunCompensating { .. }
+            | Self::RunRetrying(_)
             | Self::LoopStarted { .. }
             | Self::IterationEnded(_)
+            | Self::RunRetried(_)
+            | Self::TokenRequested(_)
+            | Self::TokenTaken { .. }
+            | Self::TokenRefused { .. }
+            | Self::TokenClosed { .. }
+            | Self::ReplySent { .. }
+            | Self::ReplyDropped { .. }
+            | Self::HookOpened { of: Some(_), .. }
             | Self::RunContinued(_) => 3,
+            Self::StepStarted { is_transactional: true, .. } => 3,
+            Self::HookReceived { to, .. } if !to.is_plain() => 3,
             Self::OperationCancelled { .. } | Self::HookTaken { .. } | Self::HookRejected { .. } => 2,
             Self::HookReceived { headers, at, judgement, .. } => {
                 let is_first = headers.is_empty() && at.is_none() && *judgement == Judgement::Kept;
@@ -62,8 +73,9 @@ impl MessageBody {
             Self::ChildEnded { outcome: Outcome::Failed(failure) | Outcome::Cancelled(failure), .. }
             | Self::Refused { failure, .. } => failure.format(),
             Self::Attempted { events } => format_of_events(events),
-            Self::Pause { .. } | Self::Resume => 3,
-            Self::Compensate { .. } => 3,
+            Self::Pause { .. } | Self::Resume | Self::Retry(_) => 3,
+            Self::Compensate { .. } | Self::TokenTaken { .. } => 3,
+            Self::Hook { to, .. } if !to.is_plain() => 3,
             _ => FIRST_FORMAT,
         }
     }

@@ -124,12 +124,11 @@ mod tests {
             deadline: None,
             policy: None,
             requester: None,
+            ending: None,
         };
         let at = Timestamp::from_micros(1_767_225_600_000_001);
-        let first = vec![
-            Event::RunStarted(started),
-            Event::TimerStarted { op: OpNumber(0), fire_at: Timestamp::NEVER },
-        ];
+        let first =
+            vec![Event::from(started), Event::TimerStarted { op: OpNumber(0), fire_at: Timestamp::NEVER }];
         let turn =
             |id, seq, events| TurnRecord { id: TurnId::from_bits(id), seq, at, build: "b".into(), events };
         History {

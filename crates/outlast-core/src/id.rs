@@ -208,6 +208,19 @@ impl TurnId {
 }
 
 impl MessageId {
+    /// The id of the message with which a transactional step records the outcome of an attempt. An attempt that is
+    /// repeated after a crash has the same number, and therefore the same id: a run accepts its outcome once. The
+    /// attempts of a step that a retry of its run has opened again begin at 1; `reopened_by` is the message of that
+    /// retry.
+    pub fn of_outcome(run: RunId, op: u64, attempt: u32, reopened_by: Option<Self>) -> Self {
+        let reopened = reopened_by.map_or(0, |message| mix((message.0 >> 64) as u64 ^ mix(message.0 as u64)));
+        let (high, low) = ((run.0 >> 64) as u64, run.0 as u64 ^ reopened);
+        let first = mix(high ^ mix(low ^ mix(op.wrapping_add(0x6f75_7463_6f6d_6573))));
+        let second = mix(first ^ mix(low.rotate_left(32) ^ mix(op ^ (u64::from(attempt) << 40))));
+        // Without the time of other ids, so that it never equals one of them in practice.
+        Self((u128::from(first) << 64) | u128::from(second))
+    }
+
     /// The id of the message about a turn's child. It is the same whenever the turn is committed again.
     pub fn of_answer(turn: TurnId, index: usize) -> Self {
         // Mix all bits: ids close to the turn's own may belong to other messages.
@@ -321,6 +334,22 @@ mod tests {
     fn ids_of_attempts_increase_within_a_session_and_from_one_to_the_next() {
         let id = |session, count| AttemptId::new(SessionId::from_bits(session), count);
         assert!(id(1, 9) < id(1, 10) && id(1, 10) < id(2, 0));
+    }
+
+    #[test]
+    fn outcomes_of_attempts_have_ids_of_their_own_and_keep_them() {
+        let ids = (0..100_u128).flat_map(|run| {
+            let run = RunId::from_bits(run << 70 | run);
+            (0..100).flat_map(move |op| {
+                (1..=10).map(move |attempt| MessageId::of_outcome(run, op, attempt, None))
+            })
+        });
+        let ids: std::collections::BTreeSet<_> = ids.collect();
+        assert_eq!(ids.len(), 100_000);
+        // Frozen: a process of another build looks for the same id.
+        let id = MessageId::of_outcome(RunId::from_bits(7), 3, 1, None);
+        assert_eq!(id.bits(), 0xca9e_893d_3a49_064b_18eb_6ec4_171b_9ebe);
+        assert_ne!(id, MessageId::of_outcome(RunId::from_bits(7), 3, 1, Some(id)), "the step was reopened");
     }
 
     #[test]

@@ -23,15 +23,21 @@ pub mod message;
 pub mod paging;
 pub mod payload;
 pub mod queue;
+pub mod recently_started;
 pub mod refusal;
+pub mod reply;
 pub mod report;
+pub mod retried;
 pub mod retry;
 pub mod run;
 pub mod run_map;
 pub mod state;
+pub mod strategy;
 pub mod stream;
 pub mod takeover;
 pub mod time;
+pub mod token;
+pub mod transaction;
 pub mod turn;
 pub mod view;
 pub mod work;
@@ -48,7 +54,7 @@ pub use duration::IntoDuration;
 pub use error::{Cause, ErrorText, WorldError};
 pub use event::{
     ChildStarted, CompensationInput, CompensationRegistered, Ended, Event, Judgement, OpNumber, Outcome,
-    Queued, RunStarted, TurnRecord,
+    Queued, RunRetrying, RunStarted, TokenRequested, TurnRecord,
 };
 pub use failed_builds::FailedBuilds;
 pub use failure::{
@@ -58,9 +64,15 @@ pub use history::History;
 pub use id::{AttemptId, IdSource, MessageId, RunId, SessionId, TurnId};
 pub use iteration::{IterationCut, IterationEnded, SkippedRange};
 pub use marks::{MarkCounts, Marks, count_marks};
-pub use message::{EndableWithoutCode, Headers, Message, MessageBody, NewMessage, Sent};
+pub use message::{EndableWithoutCode, Headers, HookAddress, Message, MessageBody, NewMessage, Sent};
 pub use payload::{Codec, Payload, PayloadError, PlainJson};
+pub use recently_started::RecentlyStarted;
+pub use reply::{NewReply, Reply, StoredReply};
 pub use report::{Report, UncommittedRuns, WorkerStatus};
+pub use retried::{
+    AdoptableChild, PlannedOperation, RenewedWait, Reopen, RestartedRun, RetryPlan, RetryRefusal,
+    RetryRequest, RunRetried,
+};
 pub use retry::{Policy, Retry};
 pub use run::{
     BuiltInRuns, Counts, FailureQuery, FlagCounts, FlagFilter, KeyPolicy, ListOrder, Page, Parent, ParentEnd,
@@ -72,16 +84,24 @@ pub use state::{
     CommitTerms, HolderColumns, Position, Readiness, ReadyAt, ReleaseReason, Released, RowChange,
     TurnColumns, Verdict,
 };
+pub use strategy::{EndPlan, EndStep, EndingRun, FailureStrategy, RunEnd};
 pub use stream::{
     Binary, ChunkContent, ChunkError, ChunkKind, ChunkOrigin, EntryBody, PublishedState, StateView,
     StateWrite, StreamAppend, StreamEntry, StreamPage, StreamView, StreamWrite, StreamWritten,
     WorkflowWrites,
 };
 pub use time::{Busy, Clock, Timestamp, TimestampOutOfRange};
+pub use token::{
+    CarriedToken, FixedResponse, FreedToken, InvalidTokenHash, NewToken, SignatureTerms, StoredToken,
+    TokenChanges, TokenHash, TokenOwner, TokenView, WebhookResponse, WebhookTerms,
+};
+pub use transaction::{OutcomeSlot, Transacted};
 pub use turn::{Committed, HeldRun, NewChild, Outbox, Then, Turn};
 pub use view::{AttemptView, OperationKind, OperationStatus, OperationView, Rejection};
 pub use work::{
     Beat, ClaimRequest, Claimed, ClaimedHistory, Code, HeartbeatDetails, Join, SuspectRoom, UnreadMessages,
     Work, WorkerView,
 };
-pub use world::{Delivered, Description, Effects, QuarantineChange, World, WorldMethod, WorldWrapper};
+pub use world::{
+    Delivered, Description, Effects, QuarantineChange, World, WorldMethod, WorldWrapper, innermost,
+};

@@ -171,6 +171,22 @@ pub const PRUNE_RUNS_MAX: usize = 1_000;
 /// Refusals that the result of a bulk call lists. The others are only counted.
 pub const BULK_REFUSALS_MAX: usize = 1_000;
 
+/// Runs that one step of a durable bulk action calls. A stop waits for the end of the step, and an attempt that is lost is
+/// made again.
+pub const BULK_PAGE_RUNS: usize = 100;
+
+/// Calls of a durable bulk action that are made at the same time.
+pub const BULK_CALLS_MAX: usize = 16;
+
+/// Pages after which a durable bulk action continues as a new generation, so that its history stays short.
+pub const BULK_GENERATION_PAGES: usize = 50;
+
+/// Refusals that the progress of a durable bulk action lists. It is written after each page.
+pub const BULK_PROBLEMS_MAX: usize = 100;
+
+/// Runs that are counted before a durable bulk action starts.
+pub const BULK_MATCHED_MAX: u64 = 10_000;
+
 /// Turns committed in one call to the world.
 pub const BATCH_TURNS_MAX: usize = 1_000;
 
@@ -307,5 +323,54 @@ pub const SCHEDULE_GENERATION_MAX: u32 = 200;
 /// After this time a schedule tries again to compute its next instant, if the machine does not know its time zone.
 pub const SCHEDULE_PROBLEM_PAUSE: Duration = Duration::from_secs(60);
 
+/// Values of one label of a metric; further values are counted together. Each is a time series that others store.
+pub const METRIC_LABEL_VALUES_MAX: usize = 200;
+
+/// Log lines of one attempt that are written to the stream of its run. A step that logs more needs a log server.
+pub const ATTEMPT_LOG_LINES_MAX: u64 = 1_000;
+
+/// Bytes of these lines.
+pub const ATTEMPT_LOG_BYTES_MAX: u64 = 256 * 1024;
+
+/// Bytes of the message or of one field of such a line; longer ones are cut.
+pub const ATTEMPT_LOG_LINE_BYTES_MAX: usize = 8 * 1024;
+
+/// Log lines that the stream of a run keeps.
+pub const LOG_STREAM_ENTRIES_MAX: u64 = 10_000;
+
 /// Instants of a schedule that are computed in advance.
 pub const SCHEDULE_NEXT_MAX: usize = 1_000;
+
+/// Bytes of a token. It is part of URLs and events.
+pub const TOKEN_BYTES_MAX: usize = 256;
+
+/// Bytes of the metadata of a token. Everybody who knows the token can read them.
+pub const TOKEN_METADATA_BYTES_MAX: usize = 4 * 1024;
+
+/// How long a token can be kept after it was closed. It occupies a row for that time.
+pub const TOKEN_KEPT_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+/// How long replies are stored. An ask that is repeated with its key within this time gets the same reply.
+pub const REPLY_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// Old replies and kept tokens that one call of `prune` deletes.
+pub const PRUNE_REPLIES_MAX: usize = 1_000;
+
+/// Bytes of the body of a request to a webhook.
+pub const WEBHOOK_BODY_BYTES_MAX: usize = 1024 * 1024;
+
+/// Headers of a request to a webhook that are stored.
+pub const WEBHOOK_HEADERS_MAX: usize = 64;
+
+/// How long a request to a webhook waits for the response of the workflow.
+pub const WEBHOOK_RESPOND_TIME: Duration = Duration::from_secs(30);
+
+/// Requests to webhooks that wait for the response of a workflow at the same time, in one server.
+pub const WEBHOOK_WAITING_MAX: usize = 128;
+
+/// The number of answers to commands that a schedule keeps. A sender that waits reads its answer long before as many
+/// others were given.
+pub const SCHEDULE_ANSWERS_MAX: usize = 64;
+
+/// The largest input of firings that views of a schedule contain: 16 KiB. It is written again with every firing.
+pub const SCHEDULE_INPUT_PUBLISHED_MAX: usize = 16 * 1024;

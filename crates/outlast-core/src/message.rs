@@ -3,11 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::event::{Event, OpNumber, Outcome};
 use crate::failure::Failure;
 use crate::id::{MessageId, RunId};
 use crate::payload::Payload;
+use crate::retried::RetryRequest;
 use crate::time::Timestamp;
+use crate::token::TokenHash;
 
 /// Headers of starts and messages, such as trace context or the identity of the caller.
 pub type Headers = BTreeMap<String, String>;
@@ -35,6 +39,8 @@ pub enum MessageBody {
         name: Arc<str>,
         /// The payload.
         payload: Payload,
+        /// Which hook of that name takes it, and whether its sender waits for a reply.
+        to: HookAddress,
     },
     /// A request to stop.
     Cancel {
@@ -89,9 +95,69 @@ pub enum MessageBody {
     },
     /// Ends a pause.
     Resume,
+    /// The run had ended, and continues from an operation. Only [`World::reopen`](crate::World::reopen) sends it.
+    Retry(Box<RetryRequest>),
+    /// The run holds the token that an operation requested.
+    TokenTaken {
+        /// The operation.
+        op: OpNumber,
+    },
+}
+
+/// Which hook of a name takes a payload, and whether the sender waits for a reply.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HookAddress {
+    /// The token to which it was sent; `None` if it was sent by the name of the hook.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "write_token",
+        deserialize_with = "read_token"
+    )]
+    pub token: Option<Arc<str>>,
+    /// Whether the sender waits for a reply.
+    #[serde(default, rename = "reply", skip_serializing_if = "std::ops::Not::not")]
+    pub wants_reply: bool,
+}
+
+impl HookAddress {
+    /// Whether it is that of a plain payload: sent by the hook's name, without a reply.
+    pub fn is_plain(&self) -> bool {
+        self.token.is_none() && !self.wants_reply
+    }
+
+    /// It as JSON, as worlds store it; `None` for a plain payload.
+    pub fn to_text(&self) -> Option<String> {
+        (!self.is_plain()).then(|| serde_json::to_string(self).unwrap_or_default())
+    }
+
+    /// Reads the text of [`to_text`](Self::to_text).
+    ///
+    /// # Errors
+    ///
+    /// The problem, if the text is damaged.
+    pub fn of_text(text: Option<&str>) -> Result<Self, serde_json::Error> {
+        text.map_or_else(|| Ok(Self::default()), serde_json::from_str)
+    }
+}
+
+fn write_token<S: serde::Serializer>(token: &Option<Arc<str>>, serializer: S) -> Result<S::Ok, S::Error> {
+    token.as_deref().serialize(serializer)
+}
+
+fn read_token<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Arc<str>>, D::Error> {
+    Ok(Option::<String>::deserialize(deserializer)?.map(Into::into))
 }
 
 impl MessageBody {
+    /// The hash of the token to which it is sent, if it is a payload that is sent to one.
+    pub fn token_hash(&self) -> Option<TokenHash> {
+        match self {
+            Self::Hook { to, .. } => to.token.as_deref().map(TokenHash::of),
+            _ => None,
+        }
+    }
+
     /// Whether the message is accepted even when the inbox is full, because the engine depends on it.
     pub fn is_exempt_from_limit(&self) -> bool {
         !matches!(self, Self::Hook { .. } | Self::Wake { .. } | Self::Pause { .. })
@@ -127,14 +193,25 @@ impl EndableWithoutCode {
     }
 }
 
-/// The response to a send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The response to a send. Two responses are equal if they say the same about the message, sent again or not.
+#[derive(Clone, Copy, Debug)]
 pub struct Sent {
     /// The position of the message in the inbox, from 1.
     pub position: u64,
     /// Whether the run was already asked to stop, by another message or its deadline.
     pub cancel_was_requested: bool,
+    /// Whether the message was sent before.
+    pub is_repeated: bool,
 }
+
+impl PartialEq for Sent {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { position, cancel_was_requested, is_repeated: _ } = *self;
+        (position, cancel_was_requested) == (other.position, other.cancel_was_requested)
+    }
+}
+
+impl Eq for Sent {}
 
 /// A message in an inbox.
 #[derive(Clone, Debug, PartialEq)]

@@ -13,6 +13,9 @@ pub const STEP_PREFIX: &str = "step:";
 /// The prefix of the names of workflows that belong to the engine.
 pub const BUILT_IN_PREFIX: &str = "outlast:";
 
+/// The queue of workflows of the engine that no worker of a program has to serve. Only they can be in it.
+pub const BUILT_IN_QUEUE: &str = BUILT_IN_PREFIX;
+
 static DEFAULT: LazyLock<Arc<str>> = LazyLock::new(|| QUEUE_DEFAULT.into());
 
 /// The default queue.

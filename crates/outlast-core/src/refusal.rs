@@ -8,8 +8,8 @@ use crate::limits::{
     KEY_BYTES_MAX, NAME_BYTES_MAX, QUEUES_MAX, RUNS_BY_ID_MAX, STREAMS_MAX, TAG_VALUE_BYTES_MAX, TAGS_MAX,
 };
 use crate::marks::Marks;
-use crate::message::MessageBody;
-use crate::queue::{check_priority, check_queue, step_of_workflow};
+use crate::message::{MessageBody, NewMessage};
+use crate::queue::{BUILT_IN_PREFIX, BUILT_IN_QUEUE, check_priority, check_queue, step_of_workflow};
 use crate::run::{Start, Status, Tags, Wait};
 use crate::work::Join;
 
@@ -26,6 +26,21 @@ pub fn session_gone(session: SessionId) -> WorldError {
 /// The session does not hold the run, so it cannot write to its streams.
 pub fn streams_fenced(run: RunId) -> WorldError {
     WorldError::fenced(format!("the session does not hold run {run}, so it cannot write to its streams"))
+}
+
+/// The session cannot record the outcome of an attempt at a step of a run that it does not hold.
+pub fn outcome_fenced(run: RunId) -> WorldError {
+    WorldError::fenced(format!(
+        "the session does not hold run {run}, so the transaction of its step is rolled back"
+    ))
+}
+
+/// The step has ended the transaction in which its outcome is to be recorded.
+pub fn transaction_ended_by_step(run: RunId) -> WorldError {
+    WorldError::invalid(format!(
+        "the step of run {run} has committed or rolled back its transaction itself; remove COMMIT and ROLLBACK: \
+         return an error to roll back"
+    ))
 }
 
 /// The attempt cannot write, because a newer attempt has written, or it belongs to another session.
@@ -63,6 +78,11 @@ pub fn not_deletable(run: RunId, status: Status, marks: Marks) -> WorldError {
     WorldError::conflict(format!("run {run} is {status}, so it is not deleted: {reason}"))
 }
 
+/// The run cannot be retried.
+pub fn not_reopenable(run: RunId, status: Status, reason: &str) -> WorldError {
+    WorldError::conflict(format!("run {run} is {status} and cannot be retried: {reason}"))
+}
+
 /// Checks a start against the limits.
 ///
 /// # Errors
@@ -78,7 +98,10 @@ pub fn check_start(start: &Start) -> Result<(), WorldError> {
             format!("the workflow's name has {name} bytes, the limit is {NAME_BYTES_MAX}; shorten it");
         return Err(WorldError::limit(message));
     }
-    check_served(&start.queue)?;
+    let is_built_in = &*start.queue == BUILT_IN_QUEUE && start.workflow.starts_with(BUILT_IN_PREFIX);
+    if !is_built_in {
+        check_served(&start.queue)?;
+    }
     check_priority(start.priority).map_err(WorldError::invalid)?;
     let key = start.key.as_ref().map_or(0, |key| key.text.len());
     if key > KEY_BYTES_MAX {
@@ -108,7 +131,8 @@ pub fn check_join(join: &Join) -> Result<(), WorldError> {
             "the worker serves {queues} queues, the limit is {QUEUES_MAX}; start another worker for some of them"
         )));
     }
-    join.queues.iter().try_for_each(|queue| check_served(queue))
+    let mut of_programs = join.queues.iter().filter(|queue| &***queue != BUILT_IN_QUEUE);
+    of_programs.try_for_each(|queue| check_served(queue))
 }
 
 fn check_served(queue: &str) -> Result<(), WorldError> {
@@ -209,6 +233,38 @@ pub fn check_send(run: RunId, receiver: Receiver<'_>, body: &MessageBody) -> Res
         )));
     }
     Ok(())
+}
+
+/// The run does not hold the token to which a payload is sent.
+pub fn token_not_held(run: RunId) -> WorldError {
+    WorldError::conflict(format!(
+        "run {run} does not hold this token any more; look it up again, or send to the run by the name of its hook"
+    ))
+}
+
+/// Checks a message that is sent with a start.
+///
+/// # Errors
+///
+/// [`WorldError::Invalid`] when it is sent to a token, which only a run that exists can hold.
+pub fn check_first_message(message: &NewMessage) -> Result<(), WorldError> {
+    match message.body.token_hash() {
+        None => Ok(()),
+        Some(_) => Err(WorldError::invalid("a message that is sent with a start cannot be sent to a token")),
+    }
+}
+
+/// The code of a failure whose token another run holds. Its details name that run.
+pub const TOKEN_TAKEN: &str = "token_taken";
+
+/// Another run holds the token that a run requests for a hook.
+pub fn token_taken(hook: &str, owner: RunId) -> Failure {
+    let message = format!(
+        "the token for hook `{hook}` is taken by run {owner}; choose another token, or wait until that run has closed it \
+         or ended"
+    );
+    let failure = Failure::new(FailureKind::Conflict, message).with_code(TOKEN_TAKEN);
+    Failure { details: Some(serde_json::json!({ "run": owner })), ..failure }
 }
 
 /// The worker that holds the run cannot read the message.
@@ -329,14 +385,14 @@ mod tests {
     const RUN: RunId = RunId::from_bits(7);
 
     fn payload_for(hook: &str) -> MessageBody {
-        MessageBody::Hook { name: hook.into(), payload: Payload::null() }
+        MessageBody::Hook { name: hook.into(), payload: Payload::null(), to: Default::default() }
     }
 
     #[test]
     fn a_run_that_keeps_too_many_payloads_takes_those_it_waits_for() {
         let waits = [
             Wait::Timer { op: 0, until: crate::Timestamp::from_micros(5) },
-            Wait::Hook { op: 1, name: "go".into(), until: None },
+            Wait::Hook { op: 1, name: "go".into(), until: None, token: None },
         ];
         let limit = HOOK_BUFFER_MAX as u64;
         let (status, is_cancel_requested) = (Status::Waiting, false);

@@ -34,6 +34,9 @@ pub struct Policy {
     /// Whether at most one attempt is made.
     #[serde(rename = "at_most_once", skip_serializing_if = "is_false")]
     pub is_at_most_once: bool,
+    /// Whether the effect of an attempt and its outcome are one transaction.
+    #[serde(rename = "transactional", skip_serializing_if = "is_false")]
+    pub is_transactional: bool,
     /// The queue of the step. `None` means that the worker that holds the run attempts it.
     #[serde(skip)]
     pub queue: Option<&'static str>,
@@ -51,6 +54,7 @@ impl Policy {
         limit: None,
         is_blocking: false,
         is_at_most_once: false,
+        is_transactional: false,
         queue: None,
         priority: None,
     };
@@ -129,6 +133,15 @@ impl Retry {
     pub const COMPENSATION: Self = Self {
         attempts: 154,
         initial: Duration::from_secs(1),
+        max: Duration::from_secs(600),
+        jitter_max: JITTER_MAX,
+        ..Self::DEFAULT
+    };
+
+    /// The default of workflows that are retried: three tries, with pauses of 5 s and 10 s, plus up to 10 % jitter.
+    pub const WORKFLOW: Self = Self {
+        attempts: 3,
+        initial: Duration::from_secs(5),
         max: Duration::from_secs(600),
         jitter_max: JITTER_MAX,
         ..Self::DEFAULT

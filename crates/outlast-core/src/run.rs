@@ -14,13 +14,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::event::{Event, OpNumber, RunStarted, TurnRecord, format_of_rules};
 use crate::failed_builds::FailedBuilds;
-use crate::id::{RunId, SessionId, TurnId};
+use crate::id::{MessageId, RunId, SessionId, TurnId};
 use crate::marks::Marks;
-use crate::message::Headers;
+use crate::message::{Headers, MessageBody, NewMessage};
 use crate::payload::Payload;
 use crate::queue::{BUILT_IN_PREFIX, default_queue, step_of_workflow};
 use crate::retry::Policy;
 use crate::state::HolderColumns;
+use crate::strategy::EndPlan;
 use crate::time::Timestamp;
 
 pub use failure::{FailureQuery, RunFailure};
@@ -143,6 +144,8 @@ pub struct Start {
     pub policy: Option<Box<Policy>>,
     /// The run that requested the step, when the run is a queued step.
     pub requester: Option<Box<Requester>>,
+    /// What is decided about its end. Most starts decide nothing.
+    pub ending: Option<Box<EndPlan>>,
 }
 
 /// What the code of a queued step can find out about the run that requested it.
@@ -218,7 +221,7 @@ pub struct StartKey {
     pub policy: KeyPolicy,
 }
 
-/// Whether a start may take the key of a run that has ended.
+/// Whether a start may take the key of another run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum KeyPolicy {
     /// The key names the run until it is pruned, also after its end.
@@ -226,12 +229,14 @@ pub enum KeyPolicy {
     Kept,
     /// The key names the run only while it lives: a start after its end gets the key.
     WhileRunning,
+    /// The start gets the key from any run. A run that has not ended is asked to stop in the same change.
+    Replace,
 }
 
 impl Start {
     /// The event that a history begins with.
     pub fn event(&self) -> Event {
-        Event::RunStarted(RunStarted {
+        Event::from(RunStarted {
             workflow: self.workflow.clone(),
             version: self.version,
             rules: self.rules,
@@ -245,12 +250,34 @@ impl Start {
             deadline: self.deadline,
             policy: self.policy.clone(),
             requester: self.requester.clone(),
+            ending: self.ending.clone(),
         })
     }
 
     /// The lowest format that a reader of the run needs.
     pub fn format(&self) -> u32 {
-        format_of_rules(self.rules)
+        if self.ending.is_some() { 3 } else { format_of_rules(self.rules) }
+    }
+
+    /// The cancel of a run from which this start takes the key, with [`KeyPolicy::Replace`]. Its id follows from the
+    /// start.
+    pub fn cancel_of_replaced(&self, replaced: RunId) -> NewMessage {
+        NewMessage {
+            id: MessageId::from_bits(self.run.bits()),
+            run: replaced,
+            body: MessageBody::Cancel { reason: self.replaced_reason() },
+            headers: Headers::new(),
+        }
+    }
+
+    /// Why a run is cancelled from which this start takes the key.
+    pub fn replaced_reason(&self) -> String {
+        format!("run {} with the same key replaces it", self.run)
+    }
+
+    /// Whether the start takes its key from a run that has not ended.
+    pub fn replaces(&self) -> bool {
+        self.key.as_ref().is_some_and(|key| key.policy == KeyPolicy::Replace)
     }
 
     /// The turn that records a start by a client.
@@ -289,6 +316,9 @@ pub enum Wait {
         /// When the wait times out.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Timestamp>,
+        /// The token to which the payload is sent, if the hook has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        token: Option<String>,
     },
     /// The end of a child.
     Child {

@@ -12,6 +12,7 @@
 
 mod columns;
 mod pause;
+mod reopen;
 
 use std::sync::Arc;
 
@@ -30,6 +31,7 @@ use crate::turn::{BasedOn, Then, Turn};
 
 pub use columns::{HolderColumns, TurnColumns};
 pub use pause::{PauseEffect, is_paused_by, marks_after_send};
+pub use reopen::{EndedRun, reopened};
 
 /// The position of a run, as a world reads it before a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -346,13 +348,18 @@ impl<'a> RowChange<'a> {
             Then::End(status) => {
                 change.status = *status;
                 let failure = turn.events.last().and_then(RunFailure::of_final).map(Box::new);
-                change.set(HolderColumns { failure, ..change.columns.ended() });
+                let ended = change.columns.ended();
+                let marks = ended.marks.of_holder();
+                change.set(HolderColumns { failure, marks, ..ended });
             }
             Then::Stuck(stuck) => change.stick(turn, stuck),
         }
         let (before, after) = (turn.columns.before.marks.of_holder(), change.columns.marks.of_holder());
         change.sets_marks = after.without(before);
         change.clears_marks = before.without(after);
+        if change.status == Status::Failed && turn.columns.after.marks.is_quarantined() {
+            change.sets_marks = change.sets_marks.with(Marks::QUARANTINED);
+        }
         if change.requests_cancel || change.has_ended() || after.is_compensating() {
             // A run that was asked to stop, or compensates, is not paused: it continues until it has ended.
             change.clears_marks = change.clears_marks.with(Marks::PAUSED);

@@ -238,12 +238,22 @@ impl StreamView {
     }
 }
 
-/// Checks the name of a stream. Returns what is wrong with it, and the remedy.
+/// Checks the name of a stream that code writes to. Returns what is wrong with it, and the remedy.
+///
+/// # Errors
+///
+/// A message if the name is empty, too long, contains NUL, or is reserved for the engine.
+pub fn check_stream_name(name: &str) -> Result<(), String> {
+    check_any_stream_name(name)?;
+    check_name("stream", name)
+}
+
+/// Checks the name of a stream, which may be one of the engine.
 ///
 /// # Errors
 ///
 /// A message if the name is empty, too long, or contains NUL.
-pub fn check_stream_name(name: &str) -> Result<(), String> {
+pub fn check_any_stream_name(name: &str) -> Result<(), String> {
     if name.is_empty() {
         return Err("the name of a stream is empty; give it at least one character".into());
     }
@@ -256,7 +266,7 @@ pub fn check_stream_name(name: &str) -> Result<(), String> {
     if name.contains('\0') {
         return Err("the name of a stream contains NUL; use another name".into());
     }
-    check_name("stream", name)
+    Ok(())
 }
 
 /// Checks the writes of one call.
@@ -273,5 +283,7 @@ pub fn check_writes(writes: &[StreamWrite]) -> Result<(), crate::WorldError> {
             "one call writes {bytes} bytes of chunks, the limit is {STREAM_WRITE_BYTES_MAX}; write fewer at a time"
         )));
     }
-    writes.iter().try_for_each(|write| check_stream_name(&write.stream).map_err(crate::WorldError::invalid))
+    writes
+        .iter()
+        .try_for_each(|write| check_any_stream_name(&write.stream).map_err(crate::WorldError::invalid))
 }

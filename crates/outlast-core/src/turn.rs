@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use crate::event::{Event, TurnRecord};
-use crate::id::{RunId, SessionId, TurnId};
+use crate::id::{MessageId, RunId, SessionId, TurnId};
 use crate::message::NewMessage;
+use crate::reply::NewReply;
 use crate::run::{Start, Started, Status, Stuck, Tags, Wait};
 use crate::state::{HolderColumns, TurnColumns};
 use crate::stream::WorkflowWrites;
 use crate::time::Timestamp;
+use crate::token::TokenChanges;
 use crate::work::Claimed;
 
 /// The content of a turn. Its id is chosen before the first commit, so that a repeated commit is recognised.
@@ -58,12 +60,24 @@ pub struct Outbox {
     /// What the workflow writes to the streams of the run, and the state that it publishes. A world always applies it
     /// with the turn; a repeated turn changes nothing.
     pub writes: WorkflowWrites,
+    /// Tokens that the run frees and takes, in the directory of all runs. An entry may be applied later, like one for
+    /// another run.
+    pub tokens: TokenChanges,
+    /// Replies of the run to messages that it has received. A world always stores them with the turn; the first reply to
+    /// a message counts.
+    pub replies: Vec<NewReply>,
 }
 
 impl Outbox {
+    /// The id of the message that answers the `nth` token that the outbox takes. The answers to children precede it.
+    pub fn token_answer(&self, turn: TurnId, nth: usize) -> MessageId {
+        MessageId::of_answer(turn, self.children.len() + nth)
+    }
+
     /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
-        self.children.is_empty() && self.messages.is_empty() && self.tags.is_empty() && self.writes.is_empty()
+        let has_no_effects = self.children.is_empty() && self.messages.is_empty() && self.tokens.is_empty();
+        has_no_effects && self.tags.is_empty() && self.writes.is_empty() && self.replies.is_empty()
     }
 }
 

@@ -1,27 +1,32 @@
 //! Views of operations, computed from the history of a run.
 
 mod attempts;
+mod changes;
+mod kinds;
+mod retried;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
+use crate::cut::{is_skipped, retried_ranges};
 use crate::duration::duration_text;
 use crate::event::{
-    ChildStarted, CompensationInput, CompensationRegistered, Event, Judgement, OpNumber, Queued, TurnRecord,
+    CompensationInput, CompensationRegistered, Event, Judgement, OpNumber, Queued, TurnRecord,
 };
-use crate::failure::{CANCELLED_BY_WORKFLOW, Failure, FailureKind};
+use crate::failure::Failure;
 use crate::id::{MessageId, RunId};
 use crate::iteration::{IterationCut, IterationEnded};
 use crate::payload::{Payload, PayloadError};
 use crate::run::{Status, Tags};
 use crate::time::Timestamp;
 
+use self::changes::{cancel_operation, fire, start_child};
+
 pub use attempts::AttemptView;
+pub use kinds::{OperationKind, OperationStatus};
 
 /// One operation of a run, as its history describes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,7 +78,9 @@ pub struct OperationView {
     /// Payloads that were sent to a hook while it was open and that no open hook of its name can decode, in the order
     /// of their arrival. They are listed with the oldest of those hooks.
     pub rejected: Vec<Rejection>,
-    /// Whether a replay skips it, because an earlier generation of the run requested it.
+    /// The token of an open hook, or of the hook for which it waits.
+    pub token: Option<Arc<str>>,
+    /// Whether a replay skips it: an earlier generation of the run requested it, or the run before it was retried.
     pub is_skipped: bool,
 }
 
@@ -143,6 +150,7 @@ impl OperationView {
             tags: Tags::new(),
             undoes: None,
             rejected: Vec::new(),
+            token: None,
             is_skipped: false,
         }
     }
@@ -168,90 +176,6 @@ impl OperationView {
     }
 }
 
-/// The kind of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum OperationKind {
-    /// A step.
-    Step,
-    /// A timer.
-    Timer,
-    /// A wait for a payload.
-    Hook,
-    /// A child.
-    Child,
-    /// A recorded value.
-    Value,
-    /// A change of the run's tags.
-    Tags,
-    /// The registration of a compensation. It is open until the compensation has run, or is not needed any more.
-    Compensation,
-    /// The decision that registered compensations are not needed any more.
-    Keep,
-}
-
-impl OperationKind {
-    /// The kind as text.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Step => "step",
-            Self::Timer => "timer",
-            Self::Hook => "hook",
-            Self::Child => "child",
-            Self::Value => "value",
-            Self::Tags => "tags",
-            Self::Compensation => "compensation",
-            Self::Keep => "keep",
-        }
-    }
-}
-
-impl fmt::Display for OperationKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-/// The status of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum OperationStatus {
-    /// It has not ended.
-    Open,
-    /// It has an output, or the timer has fired.
-    Completed,
-    /// It failed, or timed out.
-    Failed,
-    /// The run was cancelled while it was open, the workflow cancelled it, or its child was cancelled.
-    Cancelled,
-    /// The workflow dropped it, or the run ended before it. Its outcome is discarded.
-    Dropped,
-    /// A child that continues independently; its end is not recorded here.
-    Abandoned,
-}
-
-impl OperationStatus {
-    /// The status as text.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-            Self::Dropped => "dropped",
-            Self::Abandoned => "abandoned",
-        }
-    }
-}
-
-impl fmt::Display for OperationStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
 /// The operations of a run in the order in which it requested them. The history must be complete.
 ///
 /// Payloads are in their stored form.
@@ -263,16 +187,21 @@ pub fn operations(history: &[TurnRecord]) -> Vec<OperationView> {
 pub fn kept_hooks(history: &[TurnRecord]) -> Vec<Arc<str>> {
     let kept =
         HistoryReader::of(history).kept_payloads.into_iter().filter(|(_, payloads)| !payloads.is_empty());
-    kept.map(|(name, _)| name).collect()
+    let mut names: Vec<_> = kept.map(|((name, _), _)| name).collect();
+    names.dedup();
+    names
 }
+
+/// Which hooks take a payload: the name, and the token to which it was sent.
+type PayloadKey = (Arc<str>, Option<Arc<str>>);
 
 #[derive(Default)]
 struct HistoryReader {
     operations: BTreeMap<OpNumber, OperationView>,
-    /// The open hooks by name.
-    hooks: BTreeMap<Arc<str>, BTreeSet<OpNumber>>,
-    /// The kept payloads by hook name and order of arrival.
-    kept_payloads: BTreeMap<Arc<str>, BTreeMap<u64, (MessageId, Payload)>>,
+    /// The open hooks by name and token.
+    hooks: BTreeMap<PayloadKey, BTreeSet<OpNumber>>,
+    /// The kept payloads by hook name, token and order of arrival.
+    kept_payloads: BTreeMap<PayloadKey, BTreeMap<u64, (MessageId, Payload)>>,
     /// The order of arrival and the message of the payload that each hook has taken.
     taken: BTreeMap<OpNumber, (u64, MessageId)>,
     arrived: u64,
@@ -287,14 +216,27 @@ struct HistoryReader {
 
 impl HistoryReader {
     fn of(history: &[TurnRecord]) -> Self {
+        let retried = retried_ranges(history);
         let mut history_reader = Self::default();
-        for turn in history {
-            history_reader.build.clone_from(&turn.build);
-            for event in &turn.events {
-                history_reader.read(event, turn.at);
-            }
+        history_reader.read_all(history, &retried);
+        if !retried.is_empty() {
+            history_reader.add_skipped(history);
         }
         history_reader
+    }
+
+    /// Reads the events that are not in these ranges.
+    fn read_all(&mut self, history: &[TurnRecord], skips: &[Range<u64>]) {
+        for turn in history {
+            self.build.clone_from(&turn.build);
+            for (number, event) in (turn.seq..).zip(&turn.events) {
+                match event {
+                    _ if is_skipped(skips, number) => {}
+                    Event::RunRetried(retried) => self.reopen(history, retried, turn.at),
+                    _ => self.read(event, turn.at),
+                }
+            }
+        }
     }
 
     fn read(&mut self, event: &Event, at: Timestamp) {
@@ -304,7 +246,8 @@ impl HistoryReader {
                 self.operations.values_mut().for_each(|operation| operation.is_skipped = true);
             }
             Event::IterationEnded(ended) => self.end_iteration(ended),
-            Event::HookReceived { name, message, payload, judgement, .. } => {
+            Event::HookReceived { name, message, payload, judgement, to, .. } => {
+                let name = &(name.clone(), to.token.clone());
                 let (arrival_number, arrived) = (self.arrived, (*message, payload.clone()));
                 self.arrived += 1;
                 match judgement {
@@ -315,14 +258,13 @@ impl HistoryReader {
                 }
             }
             Event::HookTaken { op, message } => {
-                let name = self.operations.get(op).map(|hook| hook.name.clone()).unwrap_or_default();
+                let name = self.operations.get(op).map(key_of).unwrap_or_default();
                 if let Some((arrival_number, arrived)) = self.remove_kept(&name, *message) {
                     self.take(*op, arrival_number, arrived, at);
                 }
             }
             Event::HookRejected { name, message, reason } => {
-                self.remove_kept(name, *message);
-                self.reject(name, *message, reason, at);
+                self.reject_kept(name, *message, reason, at);
             }
             Event::HookClosed { op } => self.close(*op, at),
             Event::OperationCancelled { op } => self.change(*op, |open| cancel_operation(open, at)),
@@ -341,7 +283,8 @@ impl HistoryReader {
             Event::CompensationRegistered(_)
             | Event::CompensationStarted { .. }
             | Event::CompensationsKept { .. }
-            | Event::RunCompensating { .. } => self.read_compensation(event, at),
+            | Event::RunCompensating { .. }
+            | Event::RunRetrying(_) => self.read_compensation(event, at),
             Event::CancelRequested { reason, ends, maybe_attempted, .. } if self.rules >= 2 => {
                 self.end_by_cancel(reason, ends, maybe_attempted, at);
             }
@@ -378,19 +321,34 @@ impl HistoryReader {
             self.operations.insert(op, operation);
         };
         match event {
-            Event::StepStarted { op, name, input, queued } => new(*op, OperationKind::Step, name, &|step| {
-                step.begin_attempts(queued.is_some());
-                step.child = queued.as_ref().map(|queued| queued.run);
-                step.queue = queued.as_ref().map(|queued| queued.queue.clone());
-                step.input = Some(input.clone());
-            }),
+            Event::StepStarted { op, name, input, queued, .. } => {
+                new(*op, OperationKind::Step, name, &|step| {
+                    step.begin_attempts(queued.is_some());
+                    step.child = queued.as_ref().map(|queued| queued.run);
+                    step.queue = queued.as_ref().map(|queued| queued.queue.clone());
+                    step.input = Some(input.clone());
+                })
+            }
             Event::TimerStarted { op, fire_at } => {
                 let name = duration_text(fire_at.since(at)).into();
                 new(*op, OperationKind::Timer, &name, &|timer| timer.until = Some(*fire_at));
             }
-            Event::HookOpened { op, name, timeout_at } => {
-                new(*op, OperationKind::Hook, name, &|hook| hook.until = *timeout_at);
-                self.open(*op, name, at);
+            Event::HookOpened { op, name, timeout_at, of } => {
+                let token = of.and_then(|of| self.operations.get(&of)?.token.clone());
+                let mut hook = OperationView::new(*op, OperationKind::Hook, name, at);
+                (hook.until, hook.token) = (*timeout_at, token);
+                let key = key_of(&hook);
+                self.operations.insert(*op, hook);
+                self.open(*op, &key, at);
+            }
+            Event::TokenRequested(requested) => {
+                new(requested.op, OperationKind::OpenHook, &requested.name, &|hook| {
+                    hook.token = Some(requested.token.clone());
+                    hook.input.clone_from(&requested.metadata);
+                });
+            }
+            Event::ReplySent { op, payload, .. } => {
+                new(*op, OperationKind::Reply, &no_name, &|reply| reply.complete(Some(payload), at));
             }
             Event::ChildStarted(child) => {
                 new(child.op, OperationKind::Child, &child.workflow, &|view| start_child(view, child));
@@ -438,6 +396,10 @@ impl HistoryReader {
                 open.child = Some(*run);
                 open.status = OperationStatus::Abandoned;
             }
+            Event::TokenRefused { failure, .. } => {
+                open.fail(OperationStatus::Failed, failure.clone(), at);
+            }
+            Event::TokenClosed { .. } => open.end(OperationStatus::Completed, at),
             Event::TimerFired { .. } => fire(open, at),
             Event::StepDropped { .. } | Event::TimerCancelled { .. } | Event::ChildDropped { .. } => {
                 open.end(OperationStatus::Dropped, at);
@@ -456,7 +418,7 @@ impl HistoryReader {
                 self.operations.insert(*op, keep);
                 of.iter().for_each(|of| self.change(*of, |open| open.end(OperationStatus::Dropped, at)));
             }
-            Event::RunCompensating { .. } => {
+            Event::RunCompensating { .. } | Event::RunRetrying(_) => {
                 let is_wait = |open: &&mut OperationView| {
                     open.is_open() && matches!(open.kind, OperationKind::Timer | OperationKind::Hook)
                 };
@@ -522,7 +484,7 @@ impl HistoryReader {
     }
 
     /// Opens a hook. Under rules 1 it takes a kept payload immediately.
-    fn open(&mut self, op: OpNumber, name: &Arc<str>, at: Timestamp) {
+    fn open(&mut self, op: OpNumber, name: &PayloadKey, at: Timestamp) {
         self.hooks.entry(name.clone()).or_default().insert(op);
         if self.rules >= 2 {
             return;
@@ -537,7 +499,7 @@ impl HistoryReader {
     /// Gives a payload to the oldest open hook of its name, or keeps it.
     fn give_to_oldest(
         &mut self,
-        name: &Arc<str>,
+        name: &PayloadKey,
         arrival_number: u64,
         arrived: (MessageId, Payload),
         at: Timestamp,
@@ -549,7 +511,7 @@ impl HistoryReader {
     }
 
     /// The oldest open hook of a name.
-    fn oldest_open(&mut self, name: &Arc<str>) -> Option<OpNumber> {
+    fn oldest_open(&mut self, name: &PayloadKey) -> Option<OpNumber> {
         let hooks = self.hooks.get_mut(name)?;
         while let Some(op) = hooks.first().copied() {
             if self.operations.get(&op).is_some_and(OperationView::is_open) {
@@ -573,19 +535,28 @@ impl HistoryReader {
         self.change(op, |hook| hook.complete(Some(&payload), at));
     }
 
-    fn keep(&mut self, name: &Arc<str>, arrival_number: u64, arrived: (MessageId, Payload)) {
+    fn keep(&mut self, name: &PayloadKey, arrival_number: u64, arrived: (MessageId, Payload)) {
         self.kept_payloads.entry(name.clone()).or_default().insert(arrival_number, arrived);
     }
 
     /// Removes a kept payload.
-    fn remove_kept(&mut self, name: &Arc<str>, message: MessageId) -> Option<(u64, (MessageId, Payload))> {
+    fn remove_kept(&mut self, name: &PayloadKey, message: MessageId) -> Option<(u64, (MessageId, Payload))> {
         let kept_payloads = self.kept_payloads.get_mut(name)?;
         let arrival_number = *kept_payloads.iter().find(|(_, (kept, _))| *kept == message)?.0;
         kept_payloads.remove_entry(&arrival_number)
     }
 
+    /// Removes a kept payload that was rejected.
+    fn reject_kept(&mut self, name: &Arc<str>, message: MessageId, reason: &str, at: Timestamp) {
+        let mut kept = self.kept_payloads.iter();
+        let key = kept.find(|(_, kept)| kept.values().any(|(kept, _)| *kept == message));
+        let key = key.map_or_else(|| (name.clone(), None), |(key, _)| key.clone());
+        self.remove_kept(&key, message);
+        self.reject(&key, message, reason, at);
+    }
+
     /// Adds a rejected payload to the oldest open hook. The wait continues unchanged.
-    fn reject(&mut self, name: &Arc<str>, message: MessageId, reason: &str, at: Timestamp) {
+    fn reject(&mut self, name: &PayloadKey, message: MessageId, reason: &str, at: Timestamp) {
         let Some(op) = self.oldest_open(name) else { return };
         self.change(op, |hook| hook.rejected.push(Rejection { message, at, reason: reason.into() }));
     }
@@ -594,7 +565,7 @@ impl HistoryReader {
     /// next hook; from rules 2 on it is kept, and another event records which hook takes it.
     fn close(&mut self, op: OpNumber, at: Timestamp) {
         let Some(hook) = self.operations.get_mut(&op) else { return };
-        let (name, payload) = (hook.name.clone(), hook.output.take());
+        let (name, payload) = (key_of(hook), hook.output.take());
         hook.end(OperationStatus::Dropped, at);
         if let (Some(payload), Some((arrival_number, message))) = (payload, self.taken.remove(&op)) {
             if self.rules >= 2 {
@@ -641,33 +612,9 @@ impl HistoryReader {
     }
 }
 
-fn start_child(view: &mut OperationView, child: &ChildStarted) {
-    view.child = Some(child.run);
-    view.input = Some(child.input.clone());
-    view.until = child.timeout_at;
-    if child.is_detached && child.key.is_none() {
-        view.status = OperationStatus::Abandoned;
-    }
-}
-
-/// Applies a cancel by the workflow: a wait ends, and a step or child is asked to stop.
-fn cancel_operation(open: &mut OperationView, at: Timestamp) {
-    open.cancelled_at = Some(at);
-    open.changed_at = at;
-    if matches!(open.kind, OperationKind::Timer | OperationKind::Hook) {
-        open.fail(OperationStatus::Cancelled, Failure::cancelled(CANCELLED_BY_WORKFLOW), at);
-    }
-}
-
-/// Ends a timer that is due, or a hook or child whose timeout is due.
-fn fire(open: &mut OperationView, at: Timestamp) {
-    let name = &open.name;
-    let message = match open.kind {
-        OperationKind::Hook => format!("no payload arrived for hook `{name}` in time"),
-        OperationKind::Child => format!("child `{name}` did not end in time; it was told to stop"),
-        _ => return open.complete(None, at),
-    };
-    open.fail(OperationStatus::Failed, Failure::new(FailureKind::Timeout, message), at);
+/// The key of the payloads that a hook takes.
+fn key_of(hook: &OperationView) -> PayloadKey {
+    (hook.name.clone(), hook.token.clone())
 }
 
 #[cfg(test)]

@@ -11,13 +11,16 @@ use async_trait::async_trait;
 use crate::change_signal::RunWatch;
 use crate::error::WorldError;
 use crate::event::{Ended, TurnRecord};
-use crate::id::{RunId, SessionId};
+use crate::id::{MessageId, RunId, SessionId};
 use crate::marks::{MarkCounts, Marks};
 use crate::message::{Message, NewMessage, Sent};
+use crate::reply::StoredReply;
 use crate::report::Report;
+use crate::retried::Reopen;
 use crate::run::{Counts, FailureQuery, FlagCounts, Page, Pruned, RunQuery, RunView, Start, Started};
 use crate::stream::{StateView, StreamPage, StreamView, StreamWrite, StreamWritten};
 use crate::time::{Busy, Clock, Timestamp};
+use crate::token::{TokenHash, TokenView};
 use crate::turn::{Committed, HeldRun, Turn};
 use crate::work::{Beat, ClaimRequest, HeartbeatDetails, Join, Work, WorkerView};
 
@@ -55,7 +58,9 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// Repeating a start with the same run id returns the first result. A start with a known key returns the run of
     /// that key when workflow and digest are the same. If the key was used longer ago than the start's window, it
     /// names the new run from then on; so does the key of a run that has ended, if the start's policy is
-    /// [`KeyPolicy::WhileRunning`](crate::KeyPolicy::WhileRunning).
+    /// [`KeyPolicy::WhileRunning`](crate::KeyPolicy::WhileRunning), and any run with
+    /// [`KeyPolicy::Replace`](crate::KeyPolicy::Replace): a run that has not ended is sent
+    /// [a cancel](crate::Start::cancel_of_replaced) in the same change.
     ///
     /// The run gets the rules of the start, or lower ones if a joined session does not know those or cannot read the
     /// format that goes with them.
@@ -66,6 +71,13 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// the name, queue, key or tags are too long or many, `Invalid` when the queue has no name, there is no
     /// such priority or the deadline comes before the run may begin.
     async fn start(&self, starts: Vec<Start>) -> Answers<Started>;
+
+    /// Starts a run, or finds the run that the key of the start names, and sends it a message: one atomic change. The run
+    /// of `message` is ignored; it goes to the run that the answer names.
+    ///
+    /// Refuses as [`start`](Self::start) and [`send`](Self::send), and with `Invalid` when the message is sent to a token. If
+    /// the message is refused, no run is started.
+    async fn start_and_send(&self, start: Start, message: NewMessage) -> Result<(Started, Sent), WorldError>;
 
     /// The current state of the run. Refuses with `NotFound`.
     async fn run(&self, run: RunId) -> Result<RunView, WorldError>;
@@ -134,6 +146,9 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// time; when the pause ends, it is ready at once, or when it may begin. `Conflict` also when a run that was asked
     /// to stop is to be paused.
     ///
+    /// A payload that is sent to a token is accepted only if the run holds that token in the directory; otherwise
+    /// `Conflict`. This is decided in the change that accepts the message.
+    ///
     /// A stuck run keeps its messages and stays stuck. A message by which a run [can be
     /// ended](crate::EndableWithoutCode::can_end) without its code makes it ready for every worker, even if the run is
     /// stuck and whichever builds failed; so does such a message that arrived before the run got stuck.
@@ -142,6 +157,23 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// The messages after position `after`, in order, at most [`INBOX_READ_MAX`](crate::limits::INBOX_READ_MAX).
     /// Refuses with `NotFound`.
     async fn inbox(&self, run: RunId, after: u64) -> Result<Vec<Message>, WorldError>;
+
+    /// The reply of a run to a message; `None` while there is none. Replies are stored for at least
+    /// [`REPLY_KEPT`](crate::limits::REPLY_KEPT), unless the run is deleted. Refuses with `NotFound` when there is no such
+    /// run.
+    async fn reply(&self, run: RunId, message: MessageId) -> Result<Option<StoredReply>, WorldError>;
+
+    // --- tokens ---
+
+    /// Looks a token up in the directory, without waking its run; `None` if no run has taken it, or the run has closed it.
+    ///
+    /// The token of a run that has ended stays in the directory until another run takes it, or the run is deleted: it is
+    /// not open. So does a token that was closed and is [kept](crate::NewToken::keep_for), until its time is over.
+    ///
+    /// Tokens are taken and freed by [outboxes](crate::turn::Outbox). Of two runs that take the same token, one gets it, and
+    /// the other receives [`Refused`](crate::MessageBody::Refused). A token is taken until its run closes it or ends, and
+    /// then for as long as it is kept, also if the run is deleted.
+    async fn token(&self, hash: TokenHash) -> Result<Option<TokenView>, WorldError>;
 
     // --- work ---
 
@@ -210,6 +242,19 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// Makes a run without a holder ready for every build, including those that failed to continue it. A paused run
     /// stays paused. Refuses with `NotFound`, `Conflict` when it has ended or a session holds it.
     async fn resume(&self, run: RunId) -> Result<(), WorldError>;
+
+    /// Reopens a run that has failed or was cancelled: one atomic change. The run is `pending` and ready at once, with the
+    /// message of the retry in its inbox; it has no end, no failure, no holder and no waits, its deadline is that of the
+    /// request, and it was not asked to stop, neither by read nor by unread messages. Its history, key, tags, streams and
+    /// unread messages stay. The row is computed by [`reopened`](crate::state::reopened). Returns the position of the
+    /// message.
+    ///
+    /// Repeating it with the same message returns the first result, whatever has become of the run since.
+    ///
+    /// Refuses with `NotFound`; `Conflict` when the run has neither failed nor was cancelled, was compensated, has outbox
+    /// entries that are not applied, or its history has another number of events than the request was computed from;
+    /// `Invalid` when the deadline has passed.
+    async fn reopen(&self, reopen: Reopen) -> Result<Sent, WorldError>;
 
     /// Who keeps a turn of the run from being written now, and since when, for a person. `None` when nobody does, or
     /// the world cannot tell.
@@ -309,6 +354,20 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
 
     /// The properties and guarantees of this world.
     fn describe(&self) -> Description;
+
+    /// The world that gets the calls, if this one only passes them on. Transactions of steps are those of the innermost
+    /// world; see [`innermost`].
+    fn inner_world(&self) -> Option<&dyn World> {
+        None
+    }
+}
+
+/// The world that stores the runs: `world` itself, or the last one to which wrappers pass their calls.
+pub fn innermost(mut world: &dyn World) -> &dyn World {
+    while let Some(inner) = world.inner_world() {
+        world = inner;
+    }
+    world
 }
 
 /// How the quarantine of a run changes.

@@ -67,14 +67,19 @@ function span(seconds) {
 const rough = (s) => (s < 60 ? `${Math.floor(s)} s` : s < 3600 ? `${Math.floor(s / 60)} min` : s < 86400 ? `${Math.floor(s / 3600)} h` : `${Math.floor(s / 86400)} d`);
 const set = (element, text) => { if (element.textContent !== text) element.textContent = text; };
 const full = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const timeOfDay = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+const dayAndTime = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "numeric", minute: "2-digit" });
+const short = (at, now) => (new Date(at).toDateString() === new Date(now).toDateString() ? timeOfDay : dayAndTime).format(at);
+const relative = (s) => (Math.abs(s) < 1 ? "now" : s < 0 ? `in ${rough(-s)}` : `${rough(s)} ago`);
 function tick(from = document) {
   const now = Date.now();
   for (const time of $$("time[datetime]", from)) {
     const at = Date.parse(time.dateTime);
     const seconds = (now - at) / 1000;
-    if (time.hasAttribute("data-ago")) set(time, seconds < 0 ? `in ${rough(-seconds)}` : `${rough(seconds)} ago`);
+    if (time.hasAttribute("data-ago")) set(time, relative(seconds));
     else if (time.hasAttribute("data-since")) set(time, span(Math.max(0, seconds)));
     else if (time.hasAttribute("data-at")) set(time, full.format(at));
+    else if (time.hasAttribute("data-short")) set(time, short(at, now));
     if (time.title && !time.title.includes("\n")) time.title = `${full.format(at)}\n${time.title}`;
   }
 }
@@ -101,10 +106,10 @@ function showState(state, word) {
   $(".word", button).textContent = word;
 }
 
-/** New rows wait behind a button while the list is scrolled or has the focus. */
+/** New rows wait behind a button while the list is scrolled, has the focus or a selection. */
 function patchList(list, html) {
   const fresh = parse(html).firstElementChild;
-  const isRead = scrollY > 120 || list.contains(document.activeElement);
+  const isRead = scrollY > 120 || list.contains(document.activeElement) || Boolean($("input[name=run]:checked", list));
   const added = $$("tr[id]", fresh).filter((row) => !document.getElementById(row.id));
   if (!isRead || !added.length || !$("tbody", list)) {
     waiting = undefined;
@@ -122,16 +127,22 @@ function patchList(list, html) {
     button.dataset.newRows = "";
     list.prepend(button);
   }
+  button.type = "button";
   button.textContent = `${added.length} new`;
 }
 
+const patchers = {};
+/** Lets a module decide what a patch of an element does. */
+export const onPatch = (id, patcher) => { patchers[id] = patcher; };
 function patch(html) {
   const fresh = parse(html).firstElementChild;
   const known = fresh && document.getElementById(fresh.id);
   if (!known || known.querySelector("dialog[open]")) return;
-  if (known.hasAttribute("data-list")) patchList(known, html);
+  if (patchers[known.id]) patchers[known.id](known, fresh);
+  else if (known.hasAttribute("data-list")) patchList(known, html);
   else morph(known, fresh);
   tick(known);
+  showSelection();
 }
 
 /** Opens the stream of the page, unless it is paused or hidden. */
@@ -144,17 +155,43 @@ export function connect() {
   if (document.hidden) return;
   source = new EventSource(address);
   source.addEventListener("patch", (event) => { showState("on", "live"); patch(JSON.parse(event.data)); });
+  source.addEventListener("rev", (event) => { showState("on", "live"); document.body.dataset.rev = JSON.parse(event.data); });
   source.addEventListener("trouble", () => lost());
-  source.addEventListener("end", () => { source.close(); showState("off", "ended"); });
+  source.addEventListener("end", () => { source.close(); showState("ended", "ended"); });
+  source.addEventListener("bye", () => { source.close(); lost(); location.reload(); });
   source.onopen = () => showState("on", "live");
-  source.onerror = lost;
+  source.onerror = () => {
+    lost();
+    // A refused stream is not opened again by the browser.
+    if (source?.readyState !== EventSource.CLOSED) return;
+    // An expired session leads to the login; then the page does, too.
+    fetch(location.href, { redirect: "manual" }).then((response) => (response.type === "opaqueredirect" ? location.reload() : setTimeout(connect, 2000)), () => setTimeout(connect, 2000));
+  };
 }
 const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
 function lost() {
-  if ($("#live")?.dataset.state !== "lost") showState("lost", `not live since ${clock.format(Date.now())}`);
+  if (["lost", "ended"].includes($("#live")?.dataset.state)) return;
+  showState("lost", `not live since ${clock.format(Date.now())}`);
 }
 document.addEventListener("visibilitychange", connect);
 connect();
+
+// Selection of rows, for actions on several runs.
+function showSelection() {
+  const bar = $("#selection");
+  if (!bar) return;
+  const boxes = $$("input[name=run]"), count = boxes.filter((box) => box.checked).length;
+  for (const box of boxes) box.closest("tr").setAttribute("aria-selected", String(box.checked));
+  bar.hidden = !count;
+  $("[data-count]", bar).textContent = `${count} selected`;
+  const all = $("[data-all]");
+  if (all) { all.checked = count > 0 && count === boxes.length; all.indeterminate = count > 0 && count < boxes.length; }
+}
+document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-all]")) for (const box of $$("input[name=run]")) box.checked = event.target.checked;
+  showSelection();
+});
+showSelection();
 
 // Theme.
 function switchTheme() {
@@ -175,6 +212,8 @@ document.addEventListener("click", (event) => {
   if (copied) navigator.clipboard.writeText(copied.dataset.copy).then(() => toast("Copied"), () => toast("The browser does not allow copying"));
   else if (on("[data-theme-toggle]")) switchTheme();
   else if (on("[data-live-toggle]")) toggleLive();
+  else if (on("[data-help]")) $("#help").showModal();
+  else if (on("[data-clear]")) for (const box of $$("input[name=run]:checked")) box.checked = false;
   else if (on("[data-new-rows]") && waiting) {
     const html = waiting;
     waiting = undefined;
@@ -183,6 +222,7 @@ document.addEventListener("click", (event) => {
     scrollTo({ top: 0 });
   }
   for (const menu of $$("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
+  showSelection();
 });
 document.addEventListener("animationend", (event) => event.target.classList.remove("changed"));
 
@@ -192,7 +232,19 @@ document.addEventListener("input", (event) => {
   let message = "";
   try { if (event.target.value.trim()) JSON.parse(event.target.value); } catch (error) { message = error.message; }
   event.target.setCustomValidity(message);
+  const hint = document.getElementById(event.target.getAttribute("aria-describedby"))?.querySelector("[data-json-state]");
+  if (hint) hint.textContent = message ? `Not JSON yet: ${message}` : "";
 });
+document.addEventListener("change", (event) => { if (event.target.matches("[data-reload]")) event.target.form.requestSubmit($("[data-reload-button]", event.target.form)); });
+// A form is sent once, however often its button is pressed.
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.method !== "post") return;
+  if (form.dataset.sent) event.preventDefault();
+  form.dataset.sent = "1";
+  for (const button of $$("button", form)) button.setAttribute("aria-busy", "true");
+});
+addEventListener("pageshow", () => { for (const form of $$("form[data-sent]")) { delete form.dataset.sent; for (const button of $$("button", form)) button.removeAttribute("aria-busy"); } });
 
 // Keys. No key acts on a run.
 const keys = $("[data-keys]");
@@ -203,16 +255,18 @@ if (keys) {
 /** Moves the focus to another row. */
 export function move(step, isWanted = () => true) {
   const rows = $$("[data-rows] a.label, [data-list] tbody a.id, main tbody tr > td:first-child a").filter(isWanted);
-  const at = rows.indexOf(document.activeElement);
+  const at = rows.indexOf($("a.id, a.label", document.activeElement?.closest("tr, li.row") ?? document.createElement("i")) ?? document.activeElement);
   const next = rows[at < 0 ? (step > 0 ? 0 : rows.length - 1) : at + step];
   next?.focus();
   next?.scrollIntoView({ block: "nearest" });
 }
+/** Whether a key is a shortcut, and not typed into a field. */
+export const areKeysOn = (event) => !(event.ctrlKey || event.metaKey || event.altKey || localStorage.getItem("outlast-keys") === "off"
+  || event.target.matches("input:not([type=checkbox]), textarea, select") || $("dialog[open]"));
 let isGoing = false;
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") for (const menu of $$("details.menu[open]")) menu.open = false;
-  if (event.ctrlKey || event.metaKey || event.altKey || localStorage.getItem("outlast-keys") === "off") return;
-  if (event.target.matches("input, textarea, select") || $("dialog[open]")) return;
+  if (!areKeysOn(event)) return;
   const { key } = event;
   if (isGoing) {
     isGoing = false;
@@ -228,5 +282,9 @@ document.addEventListener("keydown", (event) => {
   else if (key === "p" && $("#live")) toggleLive();
   else if (key === "t") switchTheme();
   else if (key === "c") $("[data-run-id] + [data-copy]")?.click();
+  else if (key === "x") {
+    const box = $("input[name=run]", document.activeElement?.closest("tr") ?? document.createElement("i"));
+    if (box) { box.checked = !box.checked; showSelection(); }
+  }
   else if (tab) tab.click();
 });

@@ -5,11 +5,12 @@ use std::net::{IpAddr, SocketAddr};
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Redirect, Response};
 use outlast_api::{Caller, Problem, ProblemCode, Role};
 
 use crate::app::App;
 use crate::config::Admission;
+use crate::login::{LoginSession, session_of, set_cookie};
 use crate::pages::problem::problem_response;
 use crate::site::Site;
 
@@ -31,7 +32,8 @@ const FORWARDED: [&str; 7] = [
 
 /// Refuses requests that may not see the pages, and puts a [`Caller`] into the extensions of the others.
 pub(crate) async fn admit(State(app): State<App>, mut request: Request, next: Next) -> Response {
-    let caller = match app.config.admission {
+    let mut session = None;
+    let caller = match &app.config.admission {
         Admission::Local => {
             let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
             check_peer(peer).and_then(|()| check_local(request.headers())).map(|()| Caller::local())
@@ -39,6 +41,14 @@ pub(crate) async fn admit(State(app): State<App>, mut request: Request, next: Ne
         Admission::Callers => request.extensions().get::<Caller>().cloned().ok_or_else(|| {
             Problem::new(ProblemCode::Unauthenticated, "the application has not let this request through")
         }),
+        Admission::Keys(keys) => {
+            let site = Site::of_stranger(&app, &request);
+            let found = session_of(&app, request.headers(), &site.prefix);
+            let caller = found.as_ref().and_then(|session| keys.0.caller_of_id(&session.key));
+            let Some(caller) = caller else { return to_login(&site, &request) };
+            session = found;
+            Ok(caller)
+        }
     };
     let admitted = caller.and_then(|caller| {
         check_role(&caller)?;
@@ -48,13 +58,42 @@ pub(crate) async fn admit(State(app): State<App>, mut request: Request, next: Ne
     match admitted {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
-            next.run(request).await
+            let Some(session) = session else { return next.run(request).await };
+            request.extensions_mut().insert(session.clone());
+            with_session(&app, session, request, next).await
         }
         Err(problem) => {
             let site = Site::of_stranger(&app, &request);
             problem_response(&site, &problem)
         }
     }
+}
+
+/// Answers a request of a session, and keeps the session's cookie fresh. Streams do not count as use.
+async fn with_session(app: &App, session: LoginSession, request: Request, next: Next) -> Response {
+    let (headers, is_stream) = (request.headers().clone(), request.uri().path().ends_with("/live"));
+    let prefix = Site::of_stranger(app, &request).prefix;
+    let mut response = next.run(request).await;
+    let fresh = session.refreshed(app.service.now().0).filter(|_| !is_stream);
+    let has_cookie = response.headers().contains_key(header::SET_COOKIE);
+    let cookie =
+        fresh.filter(|_| !has_cookie).and_then(|fresh| set_cookie(app, &headers, &prefix, Some(&fresh)));
+    if let Some(cookie) = cookie {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    response
+}
+
+/// The answer to a request without a session: the login, which leads back to the page.
+fn to_login(site: &Site, request: &Request) -> Response {
+    if request.method() != Method::GET || request.uri().path().ends_with("/live") {
+        let problem = Problem::new(ProblemCode::Unauthenticated, "log in, and try again");
+        return problem_response(site, &problem);
+    }
+    let mut writer = outlast_api::QueryWriter::default();
+    let query = if site.query.is_empty() { String::new() } else { format!("?{}", site.query) };
+    writer.set("next", Some(format!("{}{query}", site.path)));
+    Redirect::to(&site.href(&format!("/login?{}", writer.finish()))).into_response()
 }
 
 /// The peer must be this machine. If its address is not known, the request is refused: a router that is served in the
@@ -108,20 +147,33 @@ pub(crate) fn forbidden(required: Role, detail: String) -> Problem {
     problem
 }
 
+/// Refuses forms that a page of another origin sends.
+pub(crate) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
+    let value = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let is_foreign = value("sec-fetch-site").is_some_and(|site| !matches!(site, "same-origin" | "none"));
+    let origin = value("origin").map(|origin| origin.split_once("://").map_or(origin, |(_, host)| host));
+    if is_foreign || origin.is_some_and(|origin| Some(origin) != value("host")) {
+        let detail = "the form was not sent by a page of this dashboard";
+        return Err(Problem::new(ProblemCode::CrossOrigin, detail));
+    }
+    Ok(())
+}
+
+/// A layer for the login, which has no caller yet: forms must come from a page of this origin.
+pub(crate) async fn admit_login(State(app): State<App>, request: Request, next: Next) -> Response {
+    match check_origin(request.headers()) {
+        _ if request.method() == Method::GET => next.run(request).await,
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem_response(&Site::of_stranger(&app, &request), &problem),
+    }
+}
+
 /// A change must come from a page of this origin, and from a caller who may make changes.
 fn check_change(app: &App, caller: &Caller, request: &Request) -> Result<(), Problem> {
     if matches!(*request.method(), Method::GET | Method::HEAD) {
         return Ok(());
     }
-    let value = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
-    let is_foreign = value("sec-fetch-site").is_some_and(|site| !matches!(site, "same-origin" | "none"));
-    let origin = value("origin").map(|origin| origin.split_once("://").map_or(origin, |(_, host)| host));
-    if is_foreign || origin.is_some_and(|origin| Some(origin) != value("host")) {
-        return Err(Problem::new(
-            ProblemCode::CrossOrigin,
-            "the form was not sent by a page of this dashboard",
-        ));
-    }
+    check_origin(request.headers())?;
     // The theme is a setting of the browser, not a change.
     if request.uri().path().ends_with("/settings/theme") {
         return Ok(());

@@ -3,13 +3,25 @@
 //! Every action is a page with a form, so no script can skip the confirmation. The form carries a token, and the button
 //! names the action and its object.
 
+mod bulk;
 mod confirm;
 mod control;
+mod prune;
+mod schedule;
+mod selected;
 mod send;
 mod start;
 
+pub(crate) use bulk::{
+    BULK_ACTIONS, ask_bulk, ask_stop_bulk, bulk_body, is_supported, show_bulk, start_bulk, stop_bulk,
+};
 pub(crate) use confirm::{CONTROLS, run_actions};
 pub(crate) use control::{confirm, perform};
+pub(crate) use prune::{ask_prune, prune};
+pub(crate) use schedule::{
+    SCHEDULE_CONTROLS, ask_new_schedule, ask_schedule, ask_schedule_change, control_schedule, create_schedule,
+};
+pub(crate) use selected::{SELECTED_ACTIONS, ask_selected, perform_selected};
 pub(crate) use send::{ask_payload, send};
 pub(crate) use start::{ask_start, start};
 
@@ -40,6 +52,11 @@ impl SentForm {
         let detail =
             "the form is outdated: the server was restarted since it was shown; go back and load it again";
         Err(Refusal::new(site, Problem::new(ProblemCode::Forbidden, detail)))
+    }
+
+    /// A form with these fields.
+    pub(crate) fn of_pairs(pairs: Vec<(&'static str, String)>) -> Self {
+        Self(pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
     /// The text of a field, unless it is empty.

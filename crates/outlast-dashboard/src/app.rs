@@ -8,6 +8,7 @@ use crate::assets::Assets;
 use crate::config::DashboardConfig;
 use crate::form_token::FormSecret;
 use crate::live::hub::Hub;
+use crate::login::limiter::LoginLimiter;
 
 /// What all handlers share.
 #[derive(Debug)]
@@ -17,6 +18,7 @@ pub(crate) struct AppState {
     pub(crate) assets: Assets,
     pub(crate) secret: FormSecret,
     pub(crate) hub: Hub,
+    pub(crate) logins: LoginLimiter,
 }
 
 /// The shared state, as handlers extract it.
@@ -24,6 +26,8 @@ pub(crate) type App = Arc<AppState>;
 
 impl AppState {
     pub(crate) fn new(service: Service, config: DashboardConfig) -> Self {
-        Self { service, config, assets: Assets::new(), secret: FormSecret::new(), hub: Hub::default() }
+        let secret = config.secret.map_or_else(FormSecret::new, FormSecret::of);
+        let (assets, hub, logins) = (Assets::new(), Hub::default(), LoginLimiter::default());
+        Self { service, config, assets, secret, hub, logins }
     }
 }

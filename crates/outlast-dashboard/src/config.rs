@@ -1,5 +1,9 @@
 //! The configuration of the dashboard.
 
+use std::sync::Arc;
+
+use crate::login::{LoginKeys, SharedKeys};
+
 /// Who may see the dashboard, and what it says about itself.
 #[derive(Clone, Debug)]
 #[must_use]
@@ -7,15 +11,19 @@ pub struct DashboardConfig {
     pub(crate) admission: Admission,
     pub(crate) environment: Option<String>,
     pub(crate) is_read_only: bool,
+    pub(crate) is_https: bool,
+    pub(crate) secret: Option<[u8; 32]>,
 }
 
 /// Who may see the dashboard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Admission {
     /// Requests for a loopback host that no proxy has passed on. They may do everything.
     Local,
     /// Requests with a [`Caller`](outlast_api::Caller) in their extensions.
     Callers,
+    /// People who have logged in with an access key.
+    Keys(SharedKeys),
 }
 
 impl DashboardConfig {
@@ -32,8 +40,27 @@ impl DashboardConfig {
         Self::new(Admission::Callers)
     }
 
+    /// People log in with an access key, and get a cookie for 12 hours. The role of the key decides what they may do. The
+    /// application in front is responsible for checking the host.
+    pub fn keys(keys: impl LoginKeys) -> Self {
+        Self::new(Admission::Keys(SharedKeys(Arc::new(keys))))
+    }
+
     fn new(admission: Admission) -> Self {
-        Self { admission, environment: None, is_read_only: false }
+        Self { admission, environment: None, is_read_only: false, is_https: false, secret: None }
+    }
+
+    /// Browsers reach the dashboard over HTTPS: its cookies are only sent over HTTPS then.
+    pub fn https(mut self) -> Self {
+        self.is_https = true;
+        self
+    }
+
+    /// The secret with which cookies and forms are signed. Without one, each process makes its own, and a restart ends all
+    /// sessions. Servers behind one address need the same.
+    pub fn secret(mut self, secret: [u8; 32]) -> Self {
+        self.secret = Some(secret);
+        self
     }
 
     /// The name of the environment, such as `production`; every page shows it.

@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// The secret of the tokens; a new one for each process.
+/// The secret of the tokens and sessions.
 pub(crate) struct FormSecret([u8; 32]);
 
 impl std::fmt::Debug for FormSecret {
@@ -21,6 +21,11 @@ impl FormSecret {
     pub(crate) fn new() -> Self {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).expect("the operating system provides random numbers");
+        Self(secret)
+    }
+
+    /// A given secret.
+    pub(crate) fn of(secret: [u8; 32]) -> Self {
         Self(secret)
     }
 

@@ -17,8 +17,8 @@
 //! ```
 //!
 //! [`DashboardConfig`] decides who may see the pages. There is no default: either only this machine
-//! ([`DashboardConfig::local`]), or whoever the application in front has let through
-//! ([`DashboardConfig::callers`]).
+//! ([`DashboardConfig::local`]), people who log in with an access key ([`DashboardConfig::keys`]), or the callers that the
+//! application in front has let through ([`DashboardConfig::callers`]).
 
 mod config;
 
@@ -28,6 +28,7 @@ mod routes;
 mod access;
 mod assets;
 mod form_token;
+mod login;
 mod site;
 
 mod ui;
@@ -39,5 +40,6 @@ mod actions;
 mod live;
 
 pub use config::DashboardConfig;
+pub use login::LoginKeys;
 pub use outlast_api::{Caller, Role, Service};
 pub use routes::router;

@@ -10,6 +10,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderValue, header};
@@ -21,10 +22,14 @@ use outlast_core::{RunId, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use crate::actions::bulk_body;
 use crate::app::App;
+use crate::config::Admission;
+use crate::login::LoginSession;
 use crate::pages::problem::{Answer, OnSite, Refusal};
 use crate::pages::run::{RunParts, RunQueryPart, run_id};
 use crate::pages::runs::RunList;
+use crate::pages::{failures, fleet, hooks, schedules};
 use crate::site::Site;
 use hub::{Snapshot, Subscription};
 
@@ -44,7 +49,11 @@ const HELD_PICTURE_KEPT: Duration = Duration::from_secs(1);
 const SILENCE: Duration = Duration::from_secs(15);
 
 /// `GET /runs/live`: the first page of a list.
-pub(crate) async fn runs(State(app): State<App>, site: Site) -> Answer {
+pub(crate) async fn runs(
+    State(app): State<App>,
+    session: Option<Extension<LoginSession>>,
+    site: Site,
+) -> Answer {
     let filter = RunFilter::from_query(&site.query).on(&site)?;
     if filter.page.cursor.is_some() || filter.text.is_some() {
         return Err(Refusal::new(&site, Problem::field("?cursor", "only the first page of a list is live")));
@@ -55,16 +64,24 @@ pub(crate) async fn runs(State(app): State<App>, site: Site) -> Answer {
     let read = move || {
         let (app, site, filter) = (reader.clone(), site.clone(), filter.clone());
         async move {
+            let mut site = site;
+            site.now = app.service.now().0;
             let list = RunList::read(&app, filter).await?;
             let parts = [("counts", list.counts_bar(&site)), ("runs", list.table(&site))];
-            Ok(Snapshot { parts: rendered(parts), is_last: false })
+            Ok(Snapshot { parts: rendered(parts), rev: site.now.as_micros(), is_last: false })
         }
     };
-    Ok(respond(app.hub.subscribe(key, LIST_EVERY, app.service.client().world().clock(), read)))
+    let subscription = app.hub.subscribe(key, LIST_EVERY, app.service.client().world().clock(), read);
+    Ok(respond(&app, session.map(|session| session.0), subscription))
 }
 
 /// `GET /runs/{id}/live`.
-pub(crate) async fn run(State(app): State<App>, site: Site, Path(id): Path<String>) -> Answer {
+pub(crate) async fn run(
+    State(app): State<App>,
+    session: Option<Extension<LoginSession>>,
+    site: Site,
+    Path(id): Path<String>,
+) -> Answer {
     let id = run_id(&id).on(&site)?;
     let part = RunQueryPart::from_query(&site.query).on(&site)?;
     let key = format!("{} {} {} {id}?{}", site.prefix, site.is_read_only, site.caller.role, part.to_query());
@@ -73,7 +90,40 @@ pub(crate) async fn run(State(app): State<App>, site: Site, Path(id): Path<Strin
         let reader = reader.clone();
         async move { reader.read().await }
     };
-    Ok(respond(app.hub.subscribe(key, RUN_EVERY, app.service.client().world().clock(), read)))
+    let subscription = app.hub.subscribe(key, RUN_EVERY, app.service.client().world().clock(), read);
+    Ok(respond(&app, session.map(|session| session.0), subscription))
+}
+
+/// How often the other pages are read while somebody looks at them.
+const PAGE_EVERY: Duration = Duration::from_secs(2);
+
+/// `GET /hooks/live` and the like: pages whose whole content is one element.
+pub(crate) async fn page(
+    State(app): State<App>,
+    session: Option<Extension<LoginSession>>,
+    site: Site,
+) -> Answer {
+    let key =
+        format!("{} {} {} {}?{}", site.prefix, site.is_read_only, site.caller.role, site.path, site.query);
+    let reader = app.clone();
+    let read = move || {
+        let (app, mut site) = (reader.clone(), site.clone());
+        async move {
+            site.now = app.service.now().0;
+            let bulk = site.path.strip_prefix("/bulk/").and_then(|rest| rest.strip_suffix("/live"));
+            let body = match site.path.as_str() {
+                _ if bulk.is_some() => bulk_body(&app, &site, bulk.unwrap_or_default()).await?,
+                "/hooks/live" => hooks::show_body(&app, &site).await?,
+                "/workers/live" => fleet::workers_body(&app, &site).await?,
+                "/queues/live" => fleet::queues_body(&app, &site).await?,
+                "/schedules/live" => schedules::list_body(&app, &site).await?,
+                _ => failures::show_body(&app, &site).await?,
+            };
+            Ok(Snapshot { parts: rendered([("page", body)]), rev: site.now.as_micros(), is_last: false })
+        }
+    };
+    let subscription = app.hub.subscribe(key, PAGE_EVERY, app.service.client().world().clock(), read);
+    Ok(respond(&app, session.map(|session| session.0), subscription))
 }
 
 /// Reads the page of a run again and again. As long as its row does not change, that is one lookup.
@@ -105,7 +155,8 @@ impl RunReader {
             ("lines", shown.timeline_section(&site)),
             ("panel", shown.panel(&site)),
         ];
-        let snapshot = Snapshot { parts: rendered(parts), is_last: shown.run.ended_at.is_some() };
+        let is_last = shown.run.ended_at.is_some();
+        let snapshot = Snapshot { parts: rendered(parts), rev: now.as_micros(), is_last };
         *self.last.lock() = Some((run, now, snapshot.clone()));
         Ok(snapshot)
     }
@@ -115,16 +166,23 @@ fn rendered<const N: usize>(parts: [(&'static str, maud::Markup); N]) -> BTreeMa
     parts.into_iter().map(|(id, markup)| (id, markup.into_string())).collect()
 }
 
-/// A stream of server-sent events with what changes.
-fn respond(subscription: Subscription) -> Response {
+/// A stream of server-sent events with what changes. It ends with the session of its reader.
+fn respond(app: &App, session: Option<LoginSession>, subscription: Subscription) -> Response {
     let state = (subscription, BTreeMap::new(), false);
-    let events = stream::unfold(state, |(mut subscription, mut sent, is_over)| async move {
-        if is_over {
-            return None;
+    let app = app.clone();
+    let events = stream::unfold(state, move |(mut subscription, mut sent, is_over)| {
+        let (app, session) = (app.clone(), session.clone());
+        async move {
+            if is_over {
+                return None;
+            }
+            let (mut text, mut is_over) =
+                next_message(&mut subscription.receiver, &mut sent, &*subscription.clock).await?;
+            if session.is_some_and(|session| !is_admitted(&app, &session)) {
+                (text, is_over) = (event("bye", "login"), true);
+            }
+            Some((Ok::<_, Infallible>(Bytes::from(text)), (subscription, sent, is_over)))
         }
-        let (text, is_over) =
-            next_message(&mut subscription.receiver, &mut sent, &*subscription.clock).await?;
-        Some((Ok::<_, Infallible>(Bytes::from(text)), (subscription, sent, is_over)))
     });
     let mut response = Body::from_stream(events).into_response();
     let fields = response.headers_mut();
@@ -132,6 +190,16 @@ fn respond(subscription: Subscription) -> Response {
     fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     fields.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
+}
+
+/// Whether a session has not expired, and its key is not revoked.
+fn is_admitted(app: &App, session: &LoginSession) -> bool {
+    match &app.config.admission {
+        Admission::Keys(keys) => {
+            session.is_valid(app.service.now().0) && keys.0.caller_of_id(&session.key).is_some()
+        }
+        _ => true,
+    }
 }
 
 /// The next message: what differs from what was sent before. `None` if the reader has stopped.
@@ -162,12 +230,10 @@ async fn next_message(
             sent.insert(id, html.clone());
         }
     }
+    // The revision comes last: a page that has it has everything before.
+    text.push_str(&event("rev", &snapshot.rev.to_string()));
     if snapshot.is_last {
         text.push_str(&event("end", ""));
-    }
-    // Nothing has changed: say that the data is current.
-    if text.is_empty() {
-        text.push_str(":\n\n");
     }
     Some((text, snapshot.is_last))
 }

@@ -11,5 +11,8 @@ pub(crate) mod run_tabs;
 pub(crate) mod failures;
 pub(crate) mod fleet;
 pub(crate) mod hooks;
+#[cfg(debug_assertions)]
+pub(crate) mod kit;
+pub(crate) mod schedules;
 pub(crate) mod settings;
 pub(crate) mod workflows;

@@ -29,6 +29,8 @@ pub(crate) struct Site {
     pub(crate) theme: Option<&'static str>,
     pub(crate) now: Timestamp,
     pub(crate) world: WorldJson,
+    /// Whether the person has logged in, and can log out.
+    pub(crate) has_session: bool,
     /// The token of the forms of the page.
     pub(crate) token: String,
     style: String,
@@ -46,6 +48,7 @@ impl Site {
             path: uri.path().to_owned(),
             query: uri.query().unwrap_or_default().to_owned(),
             is_read_only: app.config.is_read_only || !caller.role.includes(Role::Operate),
+            has_session: extensions.get::<crate::login::LoginSession>().is_some(),
             environment: app.config.environment.clone(),
             theme: theme(headers),
             now: app.service.now().0,

@@ -1,11 +1,20 @@
-//! The timeline of a run: one row for each operation, on a common axis.
+//! The timeline of a run: one row for each operation, bars for attempts, and an axis that compresses idle time.
 //!
-//! All positions are percentages of the width, as attributes of SVG. So the picture fits every width without a script,
-//! and no inline style is needed.
+//! [`rows`] computes what is shown, as data: the server draws it as SVG, the table shows it as text, and `timeline.js`
+//! gets it as JSON for long runs. Bars are made of a few [shapes](shape), which have times. An [axis](axis::Axis) turns
+//! times into positions, here and in `timeline.js`.
 
 pub(crate) mod axis;
+pub(crate) mod shape;
 
 mod bars;
-mod rows;
+mod group;
+pub(crate) mod rows;
 
-pub(crate) use rows::{Timeline, operation_icon, status_of};
+mod density;
+pub(crate) mod drawing;
+mod json;
+mod table;
+
+pub(crate) use drawing::Timeline;
+pub(crate) use rows::{operation_icon, status_of};

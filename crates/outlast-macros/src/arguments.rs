@@ -170,6 +170,11 @@ impl Argument {
         }
     }
 
+    /// The value as an expression.
+    pub(crate) fn expression(&self) -> Option<&Expr> {
+        self.value.as_ref().map(plain)
+    }
+
     fn literal(&self) -> Option<&Lit> {
         literal_of(self.value.as_ref()?)
     }

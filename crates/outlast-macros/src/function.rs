@@ -6,7 +6,7 @@ use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Attribute, ItemFn};
 
-use crate::kind::Kind;
+use crate::kind::{Database, Kind};
 use crate::signature::{ReturnKind, Signature};
 
 /// Attributes that apply to the generated function. All others, such as
@@ -45,13 +45,28 @@ pub(crate) fn wrapped(
 
     // Located at the name, so that "the future is not `Send`" points there and not at the attribute.
     let here = Span::mixed_site().located_at(name.span());
-    let call = quote_spanned!(here=> __outlast_body(#(#names),*));
-    let body = if kind == Kind::BlockingStep {
-        let result = into_result(call, &signature.return_kind);
-        quote_spanned!(here=> ::outlast::__private::#future_type::blocking(move || #result))
-    } else {
-        let result = into_result(quote_spanned!(here=> #call.await), &signature.return_kind);
-        quote_spanned!(here=> ::outlast::__private::#future_type::new(async move { #result }))
+    let tx = Ident::new("__outlast_tx", here);
+    let call = match kind {
+        Kind::TransactionalStep(_) => quote_spanned!(here=> __outlast_body(#tx, #(#names),*)),
+        _ => quote_spanned!(here=> __outlast_body(#(#names),*)),
+    };
+    let is_async = function.sig.asyncness.is_some();
+    let call = if is_async { quote_spanned!(here=> #call.await) } else { call };
+    let result = into_result(call, &signature.return_kind);
+    let body = match kind {
+        Kind::BlockingStep => {
+            quote_spanned!(here=> ::outlast::__private::#future_type::blocking(move || #result))
+        }
+        Kind::TransactionalStep(Database::Sqlite) => {
+            quote_spanned!(here=> ::outlast::__private::#future_type::in_sqlite(move |#tx| #result))
+        }
+        Kind::TransactionalStep(Database::Postgres) => {
+            let future = quote_spanned!(here=> ::std::boxed::Box::pin(async move { #result }));
+            quote_spanned!(here=> ::outlast::__private::#future_type::in_postgres(move |#tx| #future))
+        }
+        Kind::Step | Kind::Workflow => {
+            quote_spanned!(here=> ::outlast::__private::#future_type::new(async move { #result }))
+        }
     };
     let mut block = TokenStream::new();
     function.block.brace_token.surround(&mut block, |block| block.extend(quote!(#original #body)));

@@ -13,15 +13,52 @@ pub(crate) enum Kind {
     Step,
     /// `#[step(blocking)]`
     BlockingStep,
+    /// `#[step(transactional)]` with a transaction of this database.
+    TransactionalStep(Database),
     /// `#[workflow]`
     Workflow,
+}
+
+/// The database of a transactional step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Database {
+    Sqlite,
+    Postgres,
+}
+
+impl Database {
+    /// The database with transactions of this type, by its name.
+    pub(crate) fn of_transaction(name: &str) -> Option<Self> {
+        match name {
+            "SqliteTx" => Some(Self::Sqlite),
+            "PgTx" => Some(Self::Postgres),
+            _ => None,
+        }
+    }
+
+    /// How its transaction is written as a parameter.
+    pub(crate) fn parameter(self) -> &'static str {
+        match self {
+            Self::Sqlite => "tx: &SqliteTx<'_>",
+            Self::Postgres => "tx: &mut PgTx<'_>",
+        }
+    }
+
+    /// Its variant of `TransactionKind`.
+    pub(crate) fn variant(self) -> Ident {
+        let name = match self {
+            Self::Sqlite => "Sqlite",
+            Self::Postgres => "Postgres",
+        };
+        Ident::new(name, Span::call_site())
+    }
 }
 
 impl Kind {
     /// The word for it, as in the attribute.
     pub(crate) fn word(self) -> &'static str {
         match self {
-            Self::Step | Self::BlockingStep => "step",
+            Self::Step | Self::BlockingStep | Self::TransactionalStep(_) => "step",
             Self::Workflow => "workflow",
         }
     }
@@ -29,7 +66,7 @@ impl Kind {
     /// The name of the type of its context.
     pub(crate) fn context(self) -> &'static str {
         match self {
-            Self::Step | Self::BlockingStep => "StepContext",
+            Self::Step | Self::BlockingStep | Self::TransactionalStep(_) => "StepContext",
             Self::Workflow => "Context",
         }
     }
@@ -37,7 +74,7 @@ impl Kind {
     /// How its context is usually written as a parameter.
     pub(crate) fn context_parameter(self) -> &'static str {
         match self {
-            Self::Step | Self::BlockingStep => "cx: StepContext",
+            Self::Step | Self::BlockingStep | Self::TransactionalStep(_) => "cx: StepContext",
             Self::Workflow => "ctx: Context",
         }
     }

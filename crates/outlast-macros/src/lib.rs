@@ -12,6 +12,7 @@ mod errors;
 mod function;
 mod kind;
 mod names;
+mod on_failure;
 mod select;
 mod signature;
 mod step;
@@ -57,6 +58,7 @@ use kind::Kind;
 /// | `heartbeat_timeout = "10s"` | how long an attempt may go without `cx.heartbeat(…)` |
 /// | `limit = 10` | the number of attempts at the step that one worker makes at the same time |
 /// | `blocking` | the function is not `async` and blocks its thread; it runs on the blocking pool |
+/// | `transactional` | the first parameter is a transaction, `tx: &mut PgTx<'_>` or `tx: &SqliteTx<'_>`, in which the outcome is recorded |
 /// | `at_most_once` | there is no second attempt, even after a crash; after a crash the step fails as unknown |
 /// | `reconcile = look_up` | a function that checks whether an earlier attempt had its effect; see below |
 /// | `unique = "order.id, action"` | forms `cx.key()` from these parameters, or fields of them: the same in every run |
@@ -128,11 +130,27 @@ pub fn step(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// | `version = 2` | the version of new runs, at least 1, which is the default |
 /// | `queue = "reports"` | the queue of its runs, unless their start sets another one |
 /// | `priority = 3` | the priority of its runs, from 0 (the default) to 9 |
+/// | `on_failure = retry` | what happens when a run fails: `fail` (the default), `retry`, `cascade` or `quarantine`; see below |
+/// | `on_end = notify` | a step that is started when a run has ended; see below |
 /// | `check = check_order` | a function that validates the input before a run is started: `fn(&Order) -> Result<(), E>` |
 /// | `unchecked = "reason"` | disables the checks below, and documents why that is correct |
 ///
 /// The `check` function takes a reference to each parameter except the context. If it returns an error, which can be of
 /// any type that implements `Display`, the start is rejected and nothing is written.
+///
+/// # Failure and end
+///
+/// Both arguments are recorded when a run is started, and kept for its life.
+///
+/// | strategy | what happens when the workflow returns an error |
+/// |---|---|
+/// | `fail` | the run ends as failed |
+/// | `retry` | it begins again with the same input, up to three tries in all, after 5 s and 10 s; `retry(attempts = 5, initial = "1m", multiplier = 2.0, pause_max = "1h")` sets other values. First its children and compensations end. There is no next try after a cancel, a fatal error, an exceeded limit or the deadline |
+/// | `cascade` | it ends as failed, and the run that awaits it is cancelled |
+/// | `quarantine` | it ends as failed and in quarantine: it is not deleted until it is released |
+///
+/// The step of `on_end` has one parameter of the type `RunEnd` beside its context. It is executed from a queue, its own
+/// or that of the run, and it cannot delay or change the end of the run.
 ///
 /// # Determinism
 ///
@@ -203,7 +221,9 @@ fn on_function(kind: Kind, arguments: TokenStream, item: TokenStream) -> TokenSt
     let tokens = match syn::parse2::<ItemFn>(item.clone()) {
         Ok(function) => {
             let (expansion, errors) = match kind {
-                Kind::Step | Kind::BlockingStep => step::expand(arguments.into(), &function),
+                Kind::Step | Kind::BlockingStep | Kind::TransactionalStep(_) => {
+                    step::expand(arguments.into(), &function)
+                }
                 Kind::Workflow => workflow::expand(arguments.into(), &function),
             };
             match expansion {

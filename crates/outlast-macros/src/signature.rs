@@ -7,7 +7,7 @@ use syn::visit::{self, Visit};
 use syn::{FnArg, ItemFn, Lifetime, Pat, PatType, ReturnType, Type, TypeImplTrait, TypeReference};
 
 use crate::errors::Errors;
-use crate::kind::Kind;
+use crate::kind::{Database, Kind};
 
 /// The function's parameters and return type, as written and as used.
 pub(crate) struct Signature {
@@ -59,6 +59,10 @@ impl Signature {
                     );
                 }
             }
+        }
+        if let Kind::TransactionalStep(database) = kind {
+            // The transaction is an argument of the code, not of the step.
+            refuse_transaction(typed.remove(0), database, &mut found);
         }
         let has_context = typed.first().is_some_and(|first| last_segment(&first.ty) == kind.context());
         for parameter in typed.iter().skip(usize::from(has_context)) {
@@ -203,6 +207,14 @@ fn refuse_qualifiers(function: &ItemFn, kind: Kind, errors: &mut Errors) {
         (Some(asyncness), Kind::BlockingStep) => {
             errors.at(asyncness, "a step that is `blocking` is not `async`; remove one of the two");
         }
+        (Some(asyncness), Kind::TransactionalStep(Database::Sqlite)) => errors.at(
+            asyncness,
+            "a transactional step on SQLite is not `async`, because the file is locked until it returns; remove `async`",
+        ),
+        (None, Kind::TransactionalStep(Database::Postgres)) => errors.at(
+            signature.fn_token,
+            format!("a transactional step on Postgres is an `async fn`; write `async fn {name}`"),
+        ),
         (None, Kind::Step) => errors.at(
             signature.fn_token,
             format!("{kind} goes on an `async fn`; write `async fn {name}`, or `#[step(blocking)]`"),
@@ -234,12 +246,43 @@ fn refuse_qualifiers(function: &ItemFn, kind: Kind, errors: &mut Errors) {
     }
 }
 
-fn refuse_parameter(parameter: &PatType, kind: Kind, errors: &mut Errors) {
-    let inner = match bare(&parameter.ty) {
+/// The database whose transaction is the first parameter of a step.
+pub(crate) fn transaction_of(function: &ItemFn) -> Option<Database> {
+    match function.sig.inputs.first()? {
+        FnArg::Typed(first) => Database::of_transaction(&last_segment(referenced(&first.ty))),
+        FnArg::Receiver(_) => None,
+    }
+}
+
+/// Refuses a transaction that is not taken as the engine gives it.
+fn refuse_transaction(parameter: &PatType, database: Database, errors: &mut Errors) {
+    let is_mutable = match bare(&parameter.ty) {
+        Type::Reference(reference) => Some(reference.mutability.is_some()),
+        _ => None,
+    };
+    if is_mutable != Some(database == Database::Postgres) {
+        let written = database.parameter();
+        errors.at(&parameter.ty, format!("the transaction is borrowed from the engine; write `{written}`"));
+    }
+}
+
+/// The type that a reference refers to, or the type itself.
+fn referenced(ty: &Type) -> &Type {
+    match bare(ty) {
         Type::Reference(reference) => &reference.elem,
         other => other,
-    };
-    if last_segment(inner) == kind.context() {
+    }
+}
+
+fn refuse_parameter(parameter: &PatType, kind: Kind, errors: &mut Errors) {
+    let inner = referenced(&parameter.ty);
+    if let Some(database) = Database::of_transaction(&last_segment(inner)) {
+        let written = database.parameter();
+        errors.at(
+            &parameter.ty,
+            format!("a transaction is the first parameter of a `#[step(transactional)]`: `{written}`"),
+        );
+    } else if last_segment(inner) == kind.context() {
         let (context, written) = (kind.context(), kind.context_parameter());
         errors.at(&parameter.ty, format!("`{context}` is the first parameter, taken by value: `{written}`"));
     } else {

@@ -11,9 +11,9 @@ use syn::{ItemFn, Path};
 use self::arguments::StepArguments;
 use crate::errors::Errors;
 use crate::function;
-use crate::kind::Kind;
+use crate::kind::{Database, Kind};
 use crate::names::Names;
-use crate::signature::{ContextParameter, Signature};
+use crate::signature::{ContextParameter, Signature, transaction_of};
 
 /// Expands `#[step(arguments)] function`. The expansion is `None` if the signature has errors;
 /// otherwise there is one even with errors, so that the rest of the crate has no further ones.
@@ -26,16 +26,18 @@ pub(crate) fn expand(arguments: TokenStream, function: &ItemFn) -> (Option<Token
         std::mem::take(&mut arguments.was),
         &mut errors,
     );
-    let kind = if arguments.is_blocking { Kind::BlockingStep } else { Kind::Step };
+    let Some(kind) = kind_of(function, &arguments, &mut errors) else { return (None, errors) };
     let expansion = match Signature::of(function, kind, &mut errors) {
         Some(signature) => {
             let marker = function::marker(function, kind);
-            let unique = arguments.unique.as_ref().map(|text| unique::read(text, function, &signature));
+            // A transactional step with `unique` is refused.
+            let unique = arguments.unique.as_ref().filter(|_| !arguments.is_transactional);
+            let unique = unique.map(|text| unique::read(text, function, &signature));
             let unique = unique.and_then(|unique| errors.keep(unique));
             let with_allowed = unique.as_ref().map(|unique| unique.allow_unused(function));
             let key = unique.map(|unique| unique.definition);
             let definition = definition(function, &signature, &names, &arguments, key);
-            let code = code(function, &signature, arguments.reconcile.as_ref());
+            let code = code(function, &signature, kind, arguments.reconcile.as_ref());
             let future_type = Ident::new("Attempt", Span::call_site());
             let original = with_allowed.as_ref().unwrap_or(function);
             let wrapped = function::wrapped(original, &signature, kind, &future_type);
@@ -45,6 +47,26 @@ pub(crate) fn expand(arguments: TokenStream, function: &ItemFn) -> (Option<Token
     };
     (expansion, errors)
 }
+
+/// The kind of the step; `None` if it is transactional and has no transaction.
+fn kind_of(function: &ItemFn, arguments: &StepArguments, errors: &mut Errors) -> Option<Kind> {
+    if !arguments.is_transactional {
+        return Some(if arguments.is_blocking { Kind::BlockingStep } else { Kind::Step });
+    }
+    let database = transaction_of(function);
+    if database.is_none() {
+        let (sqlite, postgres) = (Database::Sqlite.parameter(), Database::Postgres.parameter());
+        let message = format!(
+            "the first parameter of a transactional step is the transaction: `{postgres}` or `{sqlite}`"
+        );
+        match function.sig.inputs.first() {
+            Some(first) => errors.at(first, message),
+            None => errors.at(&function.sig.ident, message),
+        }
+    }
+    database.map(Kind::TransactionalStep)
+}
+
 /// `impl StepDefinition`: the name, the types and the policy.
 fn definition(
     function: &ItemFn,
@@ -73,7 +95,7 @@ fn definition(
 }
 
 /// `impl StepCode`: for the state that the context requests, or for every state.
-fn code(function: &ItemFn, signature: &Signature, reconcile: Option<&Path>) -> TokenStream {
+fn code(function: &ItemFn, signature: &Signature, kind: Kind, reconcile: Option<&Path>) -> TokenStream {
     let cfg = function::conditions(function);
     let (name, marker) = (&function.sig.ident, Kind::Step.marker(&function.sig.ident));
     let deprecated = function::deprecated_allowed(function);
@@ -89,6 +111,16 @@ fn code(function: &ItemFn, signature: &Signature, reconcile: Option<&Path>) -> T
     };
     let context = signature.context.as_ref().map(|parameter| with_state(parameter, &cx));
     let context = context.map(|context| quote!(#context,));
+    let transaction = match kind {
+        Kind::TransactionalStep(database) => {
+            let variant = database.variant();
+            Some(quote! {
+                const TRANSACTION: ::core::option::Option<::outlast::__private::TransactionKind> =
+                    ::core::option::Option::Some(::outlast::__private::TransactionKind::#variant);
+            })
+        }
+        _ => None,
+    };
     let reconcile = reconcile.map(|look_up| reconcile_function(look_up, signature.context.as_ref()));
     quote! {
         #(#cfg)*
@@ -97,6 +129,7 @@ fn code(function: &ItemFn, signature: &Signature, reconcile: Option<&Path>) -> T
         impl<__S: ::core::marker::Send + ::core::marker::Sync + 'static> ::outlast::__private::StepCode<__S> for #marker
         #bound
         {
+            #transaction
             fn attempt(#cx: ::outlast::__private::StepContext<__S>, #input: Self::Input) -> ::outlast::__private::Attempt<Self> {
                 #name(#context #(#arguments),*)
             }

@@ -8,10 +8,12 @@ use syn::{FnArg, ItemFn, LitStr, Path};
 use crate::errors::Errors;
 use crate::kind::Kind;
 use crate::names::Names;
+use crate::on_failure::OnFailure;
 use crate::signature::Signature;
 use crate::{arguments, determinism, function};
 
-const KNOWN: [&str; 7] = ["name", "was", "version", "queue", "priority", "check", "unchecked"];
+const KNOWN: [&str; 9] =
+    ["name", "was", "version", "queue", "priority", "on_failure", "on_end", "check", "unchecked"];
 
 /// The prefix of the workflow names of queued steps. The same as
 /// `outlast_core::queue::STEP_PREFIX`.
@@ -58,6 +60,9 @@ struct WorkflowArguments {
     version: Option<u32>,
     queue: Option<LitStr>,
     priority: Option<u8>,
+    on_failure: Option<OnFailure>,
+    /// The step that is started when a run has ended.
+    on_end: Option<Path>,
     /// The function that validates the input before a run starts.
     check: Option<Path>,
     determinism_check: DeterminismCheck,
@@ -81,6 +86,8 @@ impl WorkflowArguments {
                 "version" => workflow.version = errors.keep(argument.count()),
                 "queue" => workflow.queue = errors.keep(argument.queue()),
                 "priority" => workflow.priority = errors.keep(argument.priority()),
+                "on_failure" => workflow.on_failure = OnFailure::read(&argument, errors),
+                "on_end" => workflow.on_end = errors.keep(argument.function()),
                 "check" => workflow.check = errors.keep(argument.function()),
                 _ => {
                     workflow.determinism_check = DeterminismCheck::Off;
@@ -130,6 +137,7 @@ fn definition(
     });
     let priority = given.priority.map(Literal::u8_unsuffixed);
     let priority = priority.map(|priority| quote!(const PRIORITY: u8 = #priority;));
+    let ending = ending(given);
     let check = given.check.as_ref().map(|check| checking(check, signature));
     quote! {
         #(#cfg)*
@@ -142,11 +150,37 @@ fn definition(
             const VERSION: u32 = #version;
             #queue
             #priority
+            #ending
             fn run(#ctx: ::outlast::__private::Context, #argument: Self::Input) -> ::outlast::__private::RunFuture<Self> {
                 #name(#ctx, #(#arguments),*)
             }
             #check
         }
+    }
+}
+
+/// The function of `WorkflowDefinition` that tells what is decided about the ends of runs.
+fn ending(given: &WorkflowArguments) -> Option<TokenStream> {
+    if given.on_failure.is_none() && given.on_end.is_none() {
+        return None;
+    }
+    let strategy = option(given.on_failure.as_ref().map(OnFailure::expression));
+    let step = option(given.on_end.as_ref().map(|step| {
+        // With the span of the step's name, so that type errors are shown there.
+        let here = Span::call_site().located_at(step.span());
+        quote_spanned!(here=> ::outlast::__private::end_step(#step))
+    }));
+    Some(quote! {
+        fn ending() -> ::outlast::__private::EndPlan {
+            ::outlast::__private::end_plan(#strategy, #step)
+        }
+    })
+}
+
+fn option(value: Option<TokenStream>) -> TokenStream {
+    match value {
+        Some(value) => quote!(::core::option::Option::Some(#value)),
+        None => quote!(::core::option::Option::None),
     }
 }
 
@@ -241,6 +275,19 @@ mod tests {
     }
 
     #[test]
+    fn the_plan_for_the_end_is_a_function() {
+        let function = syn::parse_quote!(
+            async fn f(ctx: Context) {}
+        );
+        let arguments = quote!(on_failure = retry(initial = "2s", attempts = 5), on_end = notify);
+        let (expansion, errors) = expand(arguments, &function);
+        assert_eq!(errors.text(), "");
+        let text = expansion.unwrap().to_string().replace(' ', "");
+        let strategy = "FailureStrategy::Retry(::outlast::__private::Retry::WORKFLOW.attempts(5).initial(";
+        assert!(text.contains(strategy) && text.contains("end_step(notify)"), "{text}");
+    }
+
+    #[test]
     fn errors_point_at_the_invalid_arguments() {
         refused(
             &[
@@ -251,6 +298,11 @@ mod tests {
                 r#"#[workflow(queue = "")] async fn f(ctx: Context) {}"#,
                 "#[workflow(priority = 10)] async fn f(ctx: Context) {}",
                 r#"#[workflow(name = "step:f")] async fn f(ctx: Context) {}"#,
+                "#[workflow(on_failure = explode)] async fn f(ctx: Context) {}",
+                "#[workflow(on_failure)] async fn f(ctx: Context) {}",
+                "#[workflow(on_failure = retry(attempts = 0, tries = 2))] async fn f(ctx: Context) {}",
+                r#"#[workflow(on_failure = retry(pause_max = "1s"))] async fn f(ctx: Context) {}"#,
+                r#"#[workflow(on_end = "notify")] async fn f(ctx: Context) {}"#,
             ],
             expect![[r#"
                 0
@@ -260,13 +312,25 @@ mod tests {
                 unchecked
                     `unchecked` is a text in quotes: `unchecked = "…"`
                 attempts
-                    unknown argument `attempts`; `#[workflow]` knows `name`, `was`, `version`, `queue`, `priority`, `check`, `unchecked`
+                    unknown argument `attempts`; `#[workflow]` knows `name`, `was`, `version`, `queue`, `priority`, `on_failure`, `on_end`, `check`, `unchecked`
                 ""
                     a name has 1 to 128 bytes; this one is empty
                 10
                     `priority` is a number from 0 (the default) to 9 (the most urgent), such as `priority = 3`
                 f
                     `step:f` begins with `step:`, as the names of queued steps do; choose another name
+                explode
+                    `on_failure` is `fail`, `retry`, `retry(attempts = 5, …)`, `cascade` or `quarantine`
+                on_failure
+                    `on_failure` is `fail`, `retry`, `retry(attempts = 5, …)`, `cascade` or `quarantine`
+                tries
+                    unknown argument `tries`; `#[workflow]` knows `attempts`, `initial`, `multiplier`, `pause_max`
+                0
+                    `attempts` is a whole number from 1 to 4294967295, such as `attempts = 5`
+                "1s"
+                    the first pause is longer than `pause_max`; raise `pause_max`
+                "notify"
+                    `on_end` is the name of a function, without quotes: `on_end = my_function`
             "#]],
         );
     }

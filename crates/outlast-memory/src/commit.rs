@@ -65,6 +65,7 @@ impl State {
             Then::Stuck(_) => TurnRecord { build: turn.build.clone(), ..start.first_turn(turn.at) },
             _ => turn.record(),
         };
+        self.cancel_replaced(start, now, notifications);
         self.insert(start.clone(), first, now);
         if let (Some(run), Some(holder)) = (self.runs.get_mut(&turn.run), self.sessions.get_mut(&session)) {
             run.owner = Some(session);

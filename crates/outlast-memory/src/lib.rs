@@ -10,6 +10,7 @@ mod world;
 
 mod state;
 
+mod reopen;
 mod run;
 
 mod start;
@@ -29,6 +30,7 @@ mod commit;
 mod outbox;
 
 mod streams;
+mod tokens;
 
 mod query;
 

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use outlast_core::refusal::{child_exists, child_refused};
 use outlast_core::{
-    Delivered, Headers, MessageBody, MessageId, NewChild, NewMessage, Outbox, RunId, Started, Timestamp,
-    Turn, TurnId,
+    Delivered, FreedToken, Headers, MessageBody, MessageId, NewChild, NewMessage, NewToken, Outbox, RunId,
+    Started, Timestamp, Turn, TurnId,
 };
 
 use crate::state::{Notifications, State};
@@ -39,6 +39,8 @@ struct OutboxEntry {
 
 #[derive(Debug)]
 enum OutboxEffect {
+    FreeToken(FreedToken),
+    TakeToken(Box<NewToken>),
     StartChild(Box<NewChild>),
     Send(Box<NewMessage>),
 }
@@ -75,12 +77,14 @@ impl Outboxes {
 fn entries(run: RunId, turn: TurnId, outbox: &Outbox) -> impl Iterator<Item = OutboxEntry> {
     let children = outbox.children.iter().map(|child| OutboxEffect::StartChild(Box::new(child.clone())));
     let messages = outbox.messages.iter().map(|message| OutboxEffect::Send(Box::new(message.clone())));
-    let effects = children.chain(messages).enumerate();
-    effects.map(move |(index, effect)| OutboxEntry {
-        source: run,
-        answer: MessageId::of_answer(turn, index),
-        effect,
-    })
+    let freed = outbox.tokens.freed.iter().map(|freed| OutboxEffect::FreeToken(*freed));
+    let taken = outbox.tokens.taken.iter().map(|taken| OutboxEffect::TakeToken(Box::new(taken.clone())));
+    // Only children and tokens that are taken get answers.
+    let answered = children.enumerate().map(move |(nth, effect)| (MessageId::of_answer(turn, nth), effect));
+    let unanswered = messages.chain(freed).map(move |effect| (MessageId::from_bits(turn.bits()), effect));
+    let taken = taken.enumerate().map(move |(nth, effect)| (outbox.token_answer(turn, nth), effect));
+    let effects = answered.chain(unanswered).chain(taken);
+    effects.map(move |(answer, effect)| OutboxEntry { source: run, answer, effect })
 }
 
 impl State {
@@ -98,6 +102,10 @@ impl State {
                 run.streams.get_or_insert_default().apply(turn.id, &outbox.writes, now);
                 notifications.written.push(turn.run);
             }
+        }
+        if !outbox.replies.is_empty() {
+            self.put_replies(turn.run, &outbox.replies, now);
+            notifications.written.push(turn.run);
         }
         for entry in entries(turn.run, turn.id, outbox) {
             if self.outboxes.are_deferred {
@@ -133,17 +141,30 @@ impl State {
         let OutboxEntry { source, answer, effect } = entry;
         match effect {
             OutboxEffect::Send(message) => self.send_if_possible(*message, now, notifications),
+            OutboxEffect::FreeToken(freed) => self.free_token(source, &freed),
+            OutboxEffect::TakeToken(new) => {
+                let body = self.take_token(source, &new, now).filter(|_| !ends);
+                self.answer(source, answer, body, now, notifications);
+            }
             OutboxEffect::StartChild(child) => {
                 let body = self.start_child(*child, now, notifications).filter(|_| !ends);
-                if let Some(body) = body {
-                    let headers = Headers::new();
-                    self.send_if_possible(
-                        NewMessage { id: answer, run: source, body, headers },
-                        now,
-                        notifications,
-                    );
-                }
+                self.answer(source, answer, body, now, notifications);
             }
+        }
+    }
+
+    /// Sends the answer to an entry to the run whose turn it was, if there is one.
+    fn answer(
+        &mut self,
+        run: RunId,
+        id: MessageId,
+        body: Option<MessageBody>,
+        now: Timestamp,
+        notifications: &mut Notifications,
+    ) {
+        if let Some(body) = body {
+            let headers = Headers::new();
+            self.send_if_possible(NewMessage { id, run, body, headers }, now, notifications);
         }
     }
 

@@ -9,7 +9,14 @@ use outlast_core::{Pruned, RunId, Timestamp, WorldError};
 use crate::state::State;
 
 impl State {
-    pub(crate) fn prune(&mut self, before: Timestamp, after: Option<RunId>, limit: usize) -> Pruned {
+    pub(crate) fn prune(
+        &mut self,
+        before: Timestamp,
+        after: Option<RunId>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Pruned {
+        self.prune_tokens(now);
         let limit = limit.min(PRUNE_RUNS_MAX);
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         let candidates: Vec<RunId> =
@@ -44,8 +51,10 @@ impl State {
         if let Some(key) = &run.key {
             self.keys.remove(&key.text);
         }
+        let ended_at = run.ended_at.unwrap_or(before);
         self.order.remove(&id);
         self.runs.remove(&id);
+        self.forget_tokens(id, ended_at);
         true
     }
 }

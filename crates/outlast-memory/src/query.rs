@@ -74,7 +74,9 @@ impl State {
 
     /// How the run ended, if it has.
     pub(crate) fn ended(&self, run: RunId) -> Result<Option<Ended>, WorldError> {
-        let last = self.get(run)?.history.last().and_then(|turn| turn.events.last());
+        // The last event of a run that was reopened is its earlier end, until a worker has continued it.
+        let run_row = self.get(run).map(|row| Some(row).filter(|row| row.status.is_final()))?;
+        let last = run_row.and_then(|row| row.history.last()?.events.last());
         Ok(last.and_then(Outcome::of_final).map(|outcome| Ended { run, outcome }))
     }
 }

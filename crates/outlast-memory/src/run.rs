@@ -135,13 +135,19 @@ impl Run {
         at: Timestamp,
     ) -> Sent {
         let position = self.sent() + 1;
-        let sent = Sent { position, cancel_was_requested: self.is_cancel_requested };
+        let sent = Sent { position, cancel_was_requested: self.is_cancel_requested, is_repeated: false };
         self.endable = self.endable.after(&body, position);
         self.is_cancel_requested |= matches!(body, MessageBody::Cancel { .. });
         self.marks = marks_after_send(self.marks, &body, self.is_cancel_requested);
         self.answers.insert(id, sent);
         self.inbox.push(Message { id, position, at, body, headers });
         sent
+    }
+
+    /// Forgets the requests to stop that it has got, because it has ended and is reopened.
+    pub(crate) fn forget_requests_to_stop(&mut self) {
+        self.endable = EndableWithoutCode::default();
+        self.is_cancel_requested = false;
     }
 
     /// Whether it can be ended without its workflow's code.

@@ -25,6 +25,9 @@ impl State {
             let holder = Holder { host: &join.host, pid: join.pid, format: join.format };
             return Err(unreadable_by_holder(message.run, &holder, &message.body));
         }
+        if !run.status.is_final() && !run.answers.contains_key(&message.id) {
+            self.check_token(message.run, &message.body)?;
+        }
         self.send(message, now, notifications)
     }
 
@@ -38,7 +41,7 @@ impl State {
         let id = message.run;
         let run = self.runs.get_mut(&id).ok_or_else(|| no_run(id))?;
         if let Some(sent) = run.answers.get(&message.id) {
-            return Ok(*sent);
+            return Ok(Sent { is_repeated: true, ..*sent });
         }
         let unread = run.sent() - run.consumed;
         let kept = run.columns.kept + self.hook_limit_reduction;

@@ -13,6 +13,7 @@ use crate::outbox::Outboxes;
 use crate::ready_queues::ReadyQueues;
 use crate::run::Run;
 use crate::session::Session;
+use crate::tokens::{Replies, Tokens};
 
 /// All data of the world.
 #[derive(Debug, Default)]
@@ -30,6 +31,8 @@ pub(crate) struct State {
     // The lowest rules that all joined sessions support; `None` if no session is joined.
     pub(crate) rules: Option<u32>,
     pub(crate) outboxes: Outboxes,
+    pub(crate) tokens: Tokens,
+    pub(crate) replies: Replies,
     // By how much a test has reduced the limit of payloads that no hook has taken.
     pub(crate) hook_limit_reduction: u64,
 }

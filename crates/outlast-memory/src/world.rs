@@ -12,10 +12,11 @@ use outlast_core::time::event_or_time;
 use outlast_core::world::Answers;
 use outlast_core::{
     Beat, Busy, ChangeSignal, ClaimRequest, Clock, Committed, Counts, Delivered, Description, Effects, Ended,
-    FailureQuery, FlagCounts, HeartbeatDetails, HeldRun, Join, MarkCounts, Marks, Message, NewMessage, Page,
-    Pruned, QuarantineChange, Report, RunId, RunQuery, RunView, RunWatch, RunWatchers, Sent, SessionId,
-    Start, Started, StateView, StreamPage, StreamView, StreamWrite, StreamWritten, Timestamp, Turn,
-    TurnRecord, Waiters, Work, WorkerView, World, WorldError, complete_counts,
+    FailureQuery, FlagCounts, HeartbeatDetails, HeldRun, Join, MarkCounts, Marks, Message, MessageId,
+    NewMessage, Page, Pruned, QuarantineChange, Reopen, Report, RunId, RunQuery, RunView, RunWatch,
+    RunWatchers, Sent, SessionId, Start, Started, StateView, StoredReply, StreamPage, StreamView,
+    StreamWrite, StreamWritten, Timestamp, TokenHash, TokenView, Turn, TurnRecord, Waiters, Work, WorkerView,
+    World, WorldError, complete_counts,
 };
 use parking_lot::Mutex;
 
@@ -100,6 +101,10 @@ impl World for MemoryWorld {
         }))
     }
 
+    async fn start_and_send(&self, start: Start, message: NewMessage) -> Result<(Started, Sent), WorldError> {
+        self.change(|state, now, notifications| state.start_and_send(start, message, now, notifications))
+    }
+
     async fn run(&self, run: RunId) -> Result<RunView, WorldError> {
         self.state.lock().view(run)
     }
@@ -166,6 +171,16 @@ impl World for MemoryWorld {
         Ok(self.state.lock().get(run)?.inbox_after(after))
     }
 
+    async fn reply(&self, run: RunId, message: MessageId) -> Result<Option<StoredReply>, WorldError> {
+        let state = self.state.lock();
+        state.get(run)?;
+        Ok(state.replies.get(&(run, message)).cloned())
+    }
+
+    async fn token(&self, hash: TokenHash) -> Result<Option<TokenView>, WorldError> {
+        Ok(self.state.lock().token(hash, self.clock.now()))
+    }
+
     async fn join(&self, join: Join) -> Result<(), WorldError> {
         self.change(|state, now, _| state.join(join, now))
     }
@@ -210,6 +225,10 @@ impl World for MemoryWorld {
 
     async fn resume(&self, run: RunId) -> Result<(), WorldError> {
         self.change(|state, now, notifications| state.resume(run, now, notifications))
+    }
+
+    async fn reopen(&self, reopen: Reopen) -> Result<Sent, WorldError> {
+        self.change(|state, now, notifications| state.reopen(reopen, now, notifications))
     }
 
     async fn write_chunks(&self, session: SessionId, writes: Vec<StreamWrite>) -> Answers<StreamWritten> {
@@ -262,7 +281,7 @@ impl World for MemoryWorld {
         after: Option<RunId>,
         limit: usize,
     ) -> Result<Pruned, WorldError> {
-        Ok(self.state.lock().prune(before, after, limit))
+        Ok(self.state.lock().prune(before, after, limit, self.clock.now()))
     }
 
     async fn delete_turns(&self, run: RunId, range: Range<u64>, kept: &[u64]) -> Result<(), WorldError> {

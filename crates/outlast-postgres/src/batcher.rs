@@ -98,7 +98,7 @@ async fn start_and_publish(
         }
     }
     match starts {
-        [start] if has_new && start.not_before.is_none() && start.deadline.is_none() => {
+        [start] if has_new && !start.replaces() && start.not_before.is_none() && start.deadline.is_none() => {
             subscribers.publish(ChangeNotice { started: Some(start.run), ..ChangeNotice::default() });
         }
         _ if has_new || has_repeat => subscribers.publish_work(),

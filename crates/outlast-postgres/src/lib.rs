@@ -39,6 +39,7 @@ pub use options::{Migrate, PostgresOptions};
 pub use schema::migrate::migrate;
 pub use world::PostgresWorld;
 pub use write::in_transaction::{send_within, start_within};
+pub use write::transactions::{PgStepFuture, PgStepWork, PgTx};
 
 /// The pool that [`PostgresWorld::on_pool`] takes, and the driver whose transactions [`start_within`] and
 /// [`send_within`] take part in, in the versions that this crate uses.

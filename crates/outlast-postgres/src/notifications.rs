@@ -11,7 +11,7 @@
 //!    waiters wait for.
 //!
 //! A notification is a hint: it carries no data that a receiver relies on, and it may be lost with a connection. A
-//! process therefore also polls, slowly. Two caches save statements as long as hints arrive: [`recently_started`] for
+//! process therefore also polls, slowly. Two caches save statements as long as hints arrive: `RecentlyStarted` for
 //! waiters and [`claim_hints`] for workers.
 
 pub(crate) mod subscribers;
@@ -22,6 +22,5 @@ pub(crate) mod polling;
 mod received;
 
 pub(crate) mod claim_hints;
-pub(crate) mod recently_started;
 pub(crate) mod run_ends;
 pub(crate) mod takeover_task;

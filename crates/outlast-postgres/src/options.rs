@@ -18,6 +18,8 @@ pub struct PostgresOptions {
     /// The size of the pool. The world makes a few connections in addition: one that listens, one for beats, one for chunks, two
     /// for turns that wait for locks, and two for the commits of each worker on a multi-thread runtime.
     pub pool: usize,
+    /// The number of connections for transactional steps, of this process. They are made when such steps are attempted.
+    pub transactions: usize,
     /// Whether a missing or outdated schema is migrated.
     pub migrate: Migrate,
     /// How long one statement may take.
@@ -36,6 +38,7 @@ impl PostgresOptions {
             clock: None,
             schema: "outlast".into(),
             pool: 8,
+            transactions: 8,
             migrate: Migrate::Auto,
             timeout: Duration::from_secs(30),
             listen: None,

@@ -14,9 +14,10 @@ use outlast_core::turn::HeldRun;
 use outlast_core::world::Answers;
 use outlast_core::{
     Beat, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, FailureQuery, FlagCounts,
-    HeartbeatDetails, Join, MarkCounts, Marks, Message, NewMessage, Page, Pruned, QuarantineChange, Report,
-    RunId, RunQuery, RunView, RunWatch, Sent, SessionId, Start, Started, StateView, StreamPage, StreamView,
-    StreamWrite, StreamWritten, Timestamp, Turn, TurnRecord, Work, WorkerView, World, WorldError,
+    HeartbeatDetails, Join, MarkCounts, Marks, Message, MessageId, NewMessage, OutcomeSlot, Page, Pruned,
+    QuarantineChange, Reopen, Report, RunId, RunQuery, RunView, RunWatch, Sent, SessionId, Start, Started,
+    StateView, StoredReply, StreamPage, StreamView, StreamWrite, StreamWritten, Timestamp, TokenHash,
+    TokenView, Transacted, Turn, TurnRecord, Work, WorkerView, World, WorldError,
 };
 
 use crate::batcher::Batchers;
@@ -38,7 +39,8 @@ use crate::schema::migrate::ensure_schema;
 use crate::schema::statements::Statements;
 use crate::write::blocked_turns::{BLOCKED_CONNECTIONS, BlockedTurns};
 use crate::write::commit::CommitCall;
-use crate::write::{self, claim, prune, session};
+use crate::write::transactions::{PgStepWork, StepConnections};
+use crate::write::{self, claim, prune, session, tokens};
 
 /// A world in a schema of a Postgres database.
 ///
@@ -53,6 +55,8 @@ pub struct PostgresWorld {
     beat_database: Database,
     /// A connection for chunks only, so that they do not delay commits.
     stream_database: Database,
+    /// The connections for transactional steps.
+    steps: StepConnections,
     /// Turns that wait for a row that another transaction has locked, with connections of their own.
     blocked_turns: BlockedTurns,
     listener: Option<Listener>,
@@ -75,8 +79,8 @@ impl PostgresWorld {
     /// does not exist.
     ///
     /// Parts that the URL leaves out are taken from the environment variables of libpq (`PGHOST`, `PGUSER`,
-    /// `PGPASSWORD`, …). The URL's own parameters are `schema`, `pool` (number of connections), `timeout` (seconds of
-    /// one statement) and `migrate` (`auto` or `off`).
+    /// `PGPASSWORD`, …). The URL's own parameters are `schema`, `pool` (number of connections), `transactions`
+    /// (connections for transactional steps), `timeout` (seconds of one statement) and `migrate` (`auto` or `off`).
     ///
     /// # Errors
     ///
@@ -145,6 +149,7 @@ impl PostgresWorld {
         let origin = random_origin();
         let subscribers = Subscribers::new(clock.clone());
         let own_connector = connector.clone().filter(|_| owner == PoolOwner::World && !time.is_virtual());
+        let steps = StepConnections::new(&connector, &own_connector, &database, options.transactions)?;
         let session_connections = SessionConnections::new(own_connector, COMMIT_CONCURRENCY);
         let listener = connector.map(|connector| {
             let (database, beat_database) = (database.clone(), beat_database.clone());
@@ -166,6 +171,7 @@ impl PostgresWorld {
             session_connections,
             beat_database,
             stream_database,
+            steps,
             blocked_turns,
             listener,
             pool_notifier_task,
@@ -180,6 +186,20 @@ impl PostgresWorld {
         })
     }
 
+    /// Executes the code of an attempt at a transactional step, and records its outcome in the same transaction: the
+    /// effect and the outcome are durable together or not at all.
+    ///
+    /// Dropping the future rolls the transaction back, unless its last message was sent: then it may commit.
+    pub async fn transact(&self, slot: OutcomeSlot, work: PgStepWork) -> Transacted {
+        let _busy = self.clock.busy();
+        self.steps.transact(&self.time, slot, work).await
+    }
+
+    /// The number of transactions of steps that can be open at the same time.
+    pub fn transactions_max(&self) -> usize {
+        self.steps.max()
+    }
+
     pub(crate) fn database(&self) -> &Database {
         &self.database
     }
@@ -192,6 +212,21 @@ impl PostgresWorld {
     async fn read_end(&self, run: RunId) -> Result<Option<Ended>, WorldError> {
         let _busy = self.clock.busy();
         self.batchers.ends.call_one(run).await
+    }
+
+    /// Sends one message, which may be sent to a token.
+    async fn send_one(&self, message: NewMessage) -> Result<Result<Sent, WorldError>, WorldError> {
+        let Some(hash) = message.body.token_hash() else {
+            let mut answers = self.batchers.sends.call(vec![message]).await?;
+            return Ok(answers
+                .pop()
+                .unwrap_or_else(|| Err(WorldError::Corrupt("there is no answer".into()))));
+        };
+        let answer = write::send::send_to_token(&self.database, &self.time, &message, hash).await;
+        if answer.is_ok() {
+            self.subscribers.publish_work();
+        }
+        Ok(answer)
     }
 
     /// Distinguishes this world's schema from others of the same name.
@@ -243,6 +278,7 @@ fn random_origin() -> u64 {
 impl Drop for PostgresWorld {
     fn drop(&mut self) {
         self.session_connections.close();
+        self.steps.close();
         let closing_task = self.listener.as_ref().and_then(Listener::close).or_else(|| {
             let task = self.pool_notifier_task.take()?;
             task.abort();
@@ -254,6 +290,7 @@ impl Drop for PostgresWorld {
             self.database.clone(),
             self.beat_database.clone(),
             self.stream_database.clone(),
+            self.steps.shared.clone(),
             self.blocked_turns.database.clone(),
         ];
         let databases_here = databases.clone();
@@ -285,6 +322,13 @@ impl World for PostgresWorld {
         let _busy = self.clock.busy();
         check_starts(starts.len())?;
         self.batchers.starts.call(starts).await
+    }
+
+    async fn start_and_send(&self, start: Start, message: NewMessage) -> Result<(Started, Sent), WorldError> {
+        let _busy = self.clock.busy();
+        let answer = write::start::start_and_send(&self.database, &self.time, &start, message).await?;
+        self.subscribers.publish_work();
+        Ok(answer)
     }
 
     async fn run(&self, run: RunId) -> Result<RunView, WorldError> {
@@ -358,7 +402,25 @@ impl World for PostgresWorld {
 
     async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent> {
         let _busy = self.clock.busy();
-        self.batchers.sends.call(messages).await
+        if messages.iter().all(|message| message.body.token_hash().is_none()) {
+            return self.batchers.sends.call(messages).await;
+        }
+        // Messages to tokens are rare: one after the other, so that those to one run keep their order.
+        let mut answers = Vec::with_capacity(messages.len());
+        for message in messages {
+            answers.push(self.send_one(message).await?);
+        }
+        Ok(answers)
+    }
+
+    async fn reply(&self, run: RunId, message: MessageId) -> Result<Option<StoredReply>, WorldError> {
+        let _busy = self.clock.busy();
+        tokens::reply(&self.database, run, message).await
+    }
+
+    async fn token(&self, hash: TokenHash) -> Result<Option<TokenView>, WorldError> {
+        let _busy = self.clock.busy();
+        tokens::token(&self.database, hash, self.clock.now()).await
     }
 
     async fn inbox(&self, run: RunId, after: u64) -> Result<Vec<Message>, WorldError> {
@@ -396,6 +458,7 @@ impl World for PostgresWorld {
         let _busy = self.clock.busy();
         session::leave(&self.database, &self.time, session).await?;
         self.session_connections.forget(session);
+        self.steps.forget(session);
         self.claim_hints.forget(session);
         if let Some(listener) = &self.listener {
             listener.unlock(session).await;
@@ -459,6 +522,13 @@ impl World for PostgresWorld {
         Ok(())
     }
 
+    async fn reopen(&self, reopen: Reopen) -> Result<Sent, WorldError> {
+        let _busy = self.clock.busy();
+        let sent = write::reopen::reopen(&self.database, &self.time, &reopen).await?;
+        self.subscribers.publish_work();
+        Ok(sent)
+    }
+
     async fn blocked_by(&self, run: RunId) -> Result<Option<String>, WorldError> {
         let _busy = self.clock.busy();
         self.blocked_turns.blocker(run).await
@@ -519,6 +589,7 @@ impl World for PostgresWorld {
         limit: usize,
     ) -> Result<Pruned, WorldError> {
         let _busy = self.clock.busy();
+        tokens::prune_tokens(&self.database, &self.time).await?;
         prune::prune(&self.database, before, after, limit).await
     }
 

@@ -12,6 +12,9 @@ pub(crate) mod blocked_turns;
 pub(crate) mod commit;
 pub(crate) mod outbox;
 pub(crate) mod rejected_turns;
+pub(crate) mod reopen;
 pub(crate) mod streams;
+pub(crate) mod tokens;
+pub(crate) mod transactions;
 
 pub(crate) mod prune;

@@ -40,7 +40,7 @@ async fn check_calls_after(drop_sql: fn(&str) -> String) {
     let mut end = one_event_turn(RUN, claimed[0].turn, 1, 10, Then::End(Status::Completed));
     end.events = vec![completed()];
     assert_dropped("commit", common::commit(&world, SESSION, end).await);
-    let body = MessageBody::Hook { name: "x".into(), payload: Payload::null() };
+    let body = MessageBody::Hook { name: "x".into(), payload: Payload::null(), to: Default::default() };
     let message = NewMessage { id: MessageId::from_bits(1), run: RUN, body, headers: Headers::new() };
     let sent = world.send(vec![message]).await.and_then(|mut answers| answers.remove(0));
     assert_dropped("send", sent);

@@ -89,7 +89,7 @@ async fn a_timer_does_not_overtake_a_message_of_an_open_transaction() {
 
     let mut sender = test_schema.connect().await;
     let sending = sender.transaction().await.unwrap();
-    let hook = MessageBody::Hook { name: "answer".into(), payload: Payload::null() };
+    let hook = MessageBody::Hook { name: "answer".into(), payload: Payload::null(), to: Default::default() };
     send_within(&sending, &*world, message(run(1), hook)).await.unwrap();
     // The timer is due after the message was sent, and the turn only adds to the history.
     let row = sending.query_one(&format!("SELECT {}.clock_v3()", test_schema.schema), &[]).await.unwrap();

@@ -18,7 +18,7 @@ async fn send(world: &PostgresWorld, run: u128, message: u128) {
     let message = NewMessage {
         id: MessageId::from_bits(message),
         run: RunId::from_bits(run),
-        body: MessageBody::Hook { name: "h".into(), payload: Payload::null() },
+        body: MessageBody::Hook { name: "h".into(), payload: Payload::null(), to: Default::default() },
         headers: Headers::new(),
     };
     world.send(vec![message]).await.unwrap().remove(0).unwrap();

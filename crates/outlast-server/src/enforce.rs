@@ -1,14 +1,16 @@
 //! The layer of each route: who may call it, and for how long it may work.
 
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use axum::extract::Request;
+use axum::extract::{ConnectInfo, Request};
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use outlast::SystemClock;
 use outlast::core::Clock;
+use outlast::{SystemClock, TraceContext};
 use outlast_api::{Caller, Problem, ProblemCode};
+use tracing::{Instrument, Span};
 
 use crate::access::origin::{check_host, check_origin};
 use crate::access::{AccessMode, bearer, local, refuse_key_in_address};
@@ -23,11 +25,15 @@ const ORDINARY_TIME: Duration = Duration::from_secs(30);
 /// The time of a request that waits for the end of a run: a minute, and the time to answer.
 const WAIT_TIME: Duration = Duration::from_secs(70);
 
+/// The target of log lines about actions: who did what, and how it was answered.
+const AUDIT: &str = "outlast_audit";
+
 /// Answers a request of a route if its caller may make it.
 pub(crate) async fn enforce(state: AppState, route: RouteInfo, request: Request, next: Next) -> Response {
     let began_at = SystemClock.now();
     let method = request.method().to_string();
-    let response = answer(&state, &route, request, next).await;
+    let span = request_span(&request, &route);
+    let response = answer(&state, &route, request, next).instrument(span).await;
     let (status, time) = (response.status().as_u16(), SystemClock.now().since(began_at));
     state.metrics.request(&method, route.path, status, time);
     tracing::debug!(method, route = route.path, status, ?time, "a request was answered");
@@ -36,13 +42,18 @@ pub(crate) async fn enforce(state: AppState, route: RouteInfo, request: Request,
 
 async fn answer(state: &AppState, route: &RouteInfo, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
+    let mut audited = None;
     match state.admit(&parts, route).await {
         Ok(Some(caller)) => {
+            audited = route.action.map(|action| (action, caller.actor.clone(), parts.uri.path().to_owned()));
             parts.extensions.insert(By(caller));
         }
         Ok(None) => {}
         Err(problem) => {
             state.metrics.refused(&problem.code);
+            if let Some(action) = route.action.filter(|_| problem.is(ProblemCode::Forbidden)) {
+                tracing::warn!(target: AUDIT, %action, path = parts.uri.path(), why = problem.detail, "refused");
+            }
             return ProblemReply::from(problem).into_response();
         }
     }
@@ -53,7 +64,13 @@ async fn answer(state: &AppState, route: &RouteInfo, request: Request, next: Nex
         TimeLimit::Stream => return answer.await,
     };
     match tokio::time::timeout(time, answer).await {
-        Ok(response) => response,
+        Ok(response) => {
+            if let Some((action, actor, path)) = audited {
+                let status = response.status().as_u16();
+                tracing::info!(target: AUDIT, %action, actor, path, status, "an action was answered");
+            }
+            response
+        }
         Err(_) => {
             let detail = "the request took too long; whether it took effect is not known";
             ProblemReply::new(ProblemCode::Unavailable, detail).into_response()
@@ -69,6 +86,9 @@ impl ServerState {
             return Ok(None);
         }
         let caller = self.identify(request).await?;
+        if !matches!(self.config.access, AccessMode::Local) {
+            self.rates.check_request(&caller.scope, SystemClock.now())?;
+        }
         if let RequiredRole::Role(required) = route.required
             && !caller.role.includes(required)
         {
@@ -76,7 +96,7 @@ impl ServerState {
             let forbidden = Problem::new(ProblemCode::Forbidden, detail);
             return Err(forbidden.with(|problem| problem.required_role = Some(required)));
         }
-        if self.config.is_read_only && !request.method.is_safe() {
+        if self.config.is_read_only && route.action.is_some() {
             return Err(Problem::new(ProblemCode::ReadOnly, "this server only reads; use another one"));
         }
         Ok(Some(caller))
@@ -98,6 +118,9 @@ impl ServerState {
                 if !self.config.allowed_hosts.is_empty() {
                     check_host(request, &self.config.allowed_hosts)?;
                 }
+                if bearer(request).is_some() {
+                    self.rates.count_failure(peer(request), SystemClock.now())?;
+                }
                 let detail = match bearer(request) {
                     Some(_) => "the access key is not valid, was revoked or has expired",
                     None => "send an access key in the header `Authorization: Bearer olk_…`",
@@ -112,6 +135,75 @@ impl ServerState {
                     check_origin(request)?;
                 }
                 Ok(access.caller(request).await?)
+            }
+        }
+    }
+}
+
+/// The span of a request, inside of the trace that its headers name. It has the template of the path, not the path: ids
+/// and tokens are not for logs.
+fn request_span(request: &Request, route: &RouteInfo) -> Span {
+    let method = request.method().as_str();
+    let span = tracing::info_span!("outlast.http", method, route = route.path, otel.kind = "server");
+    let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
+    if let Some(parent) = header("traceparent") {
+        let state = header("tracestate").map(str::to_owned);
+        outlast::continue_trace(&span, &TraceContext::new(parent, state));
+    }
+    span
+}
+
+/// The address of the other side of the connection, if it is known.
+fn peer(request: &Parts) -> Option<IpAddr> {
+    request.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::body::Body;
+    use axum::middleware::from_fn;
+    use axum::routing::post;
+    use outlast::Client;
+    use tower::ServiceExt;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::routes::route_table;
+
+    async fn never(body: bytes::Bytes) -> &'static str {
+        drop(body);
+        std::future::pending().await
+    }
+
+    /// A router with one public route whose handler reads the body to its end, and then never answers.
+    async fn slow_app(time: TimeLimit) -> Router {
+        let client = Client::new(outlast::open("memory:").await.unwrap());
+        let state = ServerState::new(client, Config::local());
+        let mut route = route_table().into_iter().find(|route| route.path == "/livez").unwrap();
+        route.time = time;
+        let layer = from_fn(move |request, next| enforce(state.clone(), route.clone(), request, next));
+        Router::new().route("/slow", post(never).layer(layer))
+    }
+
+    /// In virtual time, which advances while everything waits.
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_takes_too_long_is_refused() {
+        for (time, limit) in [(TimeLimit::Ordinary, ORDINARY_TIME), (TimeLimit::Wait, WAIT_TIME)] {
+            let app = slow_app(time).await;
+            let bodies = [
+                Body::empty(),
+                Body::from_stream(futures_util::stream::pending::<Result<bytes::Bytes, std::io::Error>>()),
+            ];
+            for body in bodies {
+                let began = tokio::time::Instant::now();
+                let request = Request::builder().method("POST").uri("/slow").body(body).unwrap();
+                let response = app.clone().oneshot(request).await.unwrap();
+                assert_eq!(
+                    response.extensions().get::<ProblemReply>().map(|reply| reply.0.status),
+                    Some(503)
+                );
+                assert_eq!(began.elapsed().as_secs(), limit.as_secs(), "a slow body counts as well");
             }
         }
     }

@@ -34,9 +34,9 @@ pub(crate) async fn guard(request: Request, next: Next) -> Response {
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.entry(X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
     headers.entry(REFERRER_POLICY).or_insert(HeaderValue::from_static("same-origin"));
-    headers
-        .entry(HeaderName::from_static("cross-origin-resource-policy"))
-        .or_insert(HeaderValue::from_static("same-origin"));
+    for name in ["cross-origin-resource-policy", "cross-origin-opener-policy"] {
+        headers.entry(HeaderName::from_static(name)).or_insert(HeaderValue::from_static("same-origin"));
+    }
     headers.insert("outlast-api", HeaderValue::from_static("1"));
     if let Ok(value) = HeaderValue::from_str(id.as_str()) {
         headers.insert(HEADER, value);

@@ -46,6 +46,7 @@ mod config;
 mod access;
 mod enforce;
 mod guard;
+mod rate;
 mod request_id;
 
 mod routes;
@@ -63,12 +64,17 @@ mod metrics;
 mod openapi;
 mod state;
 
+mod built_ins;
+mod connections;
+mod probes;
 mod serve;
 
 pub use access::keys::{AccessKey, AccessKeys, StoredKey};
 pub use access::{Access, AccessError};
+pub use built_ins::start_built_ins;
 pub use config::Config;
 pub use outlast_api::Caller;
+pub use probes::probes_router;
 pub use routes::{RequiredRole, RouteInfo, route_table};
 pub use serve::{ServeCall, ServeExt, ServedWorker, serve};
 

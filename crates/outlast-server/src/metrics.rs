@@ -1,7 +1,11 @@
 //! `GET /metrics`: metrics in the text format of Prometheus.
 //!
-//! Label values are routes of the table, statuses and reasons, all of them a fixed set. Ids are never labels.
+//! Three sources: what this process counted about the world ([`Client::metrics`](outlast::Client::metrics)), what the
+//! world knows, and what the server counted. Label values are registered names, at most 200 per label, routes of the table,
+//! statuses and reasons. Ids are never labels.
 
+mod process;
+mod queues;
 mod text;
 
 use std::collections::BTreeMap;
@@ -21,6 +25,9 @@ use text::MetricsText;
 /// The upper bounds of the buckets of durations, in seconds.
 const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
 
+/// How the routes of webhooks begin.
+const WEBHOOKS: &str = "/webhooks/";
+
 /// What the server counts.
 #[derive(Debug, Default)]
 pub(crate) struct HttpMetrics {
@@ -35,6 +42,8 @@ struct Counted {
     durations: BTreeMap<(String, &'static str), Durations>,
     /// Requests that were refused before their handler, by reason.
     auth_failures: BTreeMap<&'static str, u64>,
+    /// Requests to webhooks, by outcome.
+    webhooks: BTreeMap<&'static str, u64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -49,6 +58,9 @@ impl HttpMetrics {
     pub(crate) fn request(&self, method: &str, route: &'static str, status: u16, time: Duration) {
         let seconds = time.as_secs_f64();
         let mut counted = self.counted.lock();
+        if route.starts_with(WEBHOOKS) {
+            *counted.webhooks.entry(webhook_outcome(status)).or_default() += 1;
+        }
         *counted.requests.entry((method.to_owned(), route, status)).or_default() += 1;
         let durations = counted.durations.entry((method.to_owned(), route)).or_default();
         durations.count += 1;
@@ -66,6 +78,7 @@ impl HttpMetrics {
             ProblemCode::ReadOnly,
             ProblemCode::CrossOrigin,
             ProblemCode::WrongHost,
+            ProblemCode::RateLimited,
         ];
         if let Some(reason) = reasons.into_iter().find(|reason| reason.as_str() == code) {
             *self.counted.lock().auth_failures.entry(reason.as_str()).or_default() += 1;
@@ -94,28 +107,45 @@ impl HttpMetrics {
         for (reason, count) in &counted.auth_failures {
             text.sample("outlast_auth_failures_total", &[("reason", reason)], *count as f64);
         }
+        text.family("outlast_webhook_requests_total", "counter", "Requests to webhooks.");
+        for (outcome, count) in &counted.webhooks {
+            text.sample("outlast_webhook_requests_total", &[("outcome", outcome)], *count as f64);
+        }
+    }
+}
+
+/// The value of the label `outcome` of a request to a webhook.
+fn webhook_outcome(status: u16) -> &'static str {
+    match status {
+        200..=299 => "accepted",
+        401 => "not_signed",
+        404 => "unknown",
+        410 => "ended",
+        413 => "too_large",
+        429 => "rate_limited",
+        500..=599 => "failed",
+        _ => "refused",
     }
 }
 
 pub(crate) async fn handler(State(state): State<AppState>) -> Reply {
     let mut text = MetricsText::default();
+    for family in state.service.client().metrics() {
+        text.whole_family(&family);
+    }
     state.write_world(&mut text).await;
     state.metrics.write(&mut text);
     text.family("outlast_http_live_connections", "gauge", "Open live streams.");
     for (topic, count) in state.live.permits.by_topic() {
         text.sample("outlast_http_live_connections", &[("topic", topic)], count as f64);
     }
-    write_process(&mut text);
+    process::write(&mut text);
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text.finish()).into_response())
 }
 
 impl ServerState {
     /// What the world knows; nothing of it if it does not respond.
     async fn write_world(&self, text: &mut MetricsText) {
-        let world = self.service.world();
-        text.family("outlast_build_info", "gauge", "The version of the library, and the kind of the world.");
-        let labels = [("version", world.library.as_str()), ("world", world.kind.as_str())];
-        text.sample("outlast_build_info", &labels, 1.0);
         if let Ok(counts) = self.service.counts().await {
             text.family("outlast_runs", "gauge", "Runs by status.");
             for (status, count) in &counts.counts {
@@ -132,24 +162,14 @@ impl ServerState {
                 let status = if worker.status == "draining" { "draining" } else { "working" };
                 *by_status.entry(status).or_default() += 1;
             }
+            let served = workers.items.iter().flat_map(|worker| worker.queues.iter().cloned());
+            if let Err(error) = queues::write(text, &**self.service.client().world(), served).await {
+                tracing::debug!(%error, "the queues cannot be counted");
+            }
             text.family("outlast_workers", "gauge", "Joined workers by status.");
             for (status, count) in by_status {
                 text.sample("outlast_workers", &[("status", status)], count as f64);
             }
         }
-    }
-}
-
-/// What the operating system knows of this process; nothing where it has no `/proc`.
-fn write_process(text: &mut MetricsText) {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
-    if let Some(kilobytes) = resident.and_then(|number| number.trim().parse::<f64>().ok()) {
-        text.family("process_resident_memory_bytes", "gauge", "Resident memory.");
-        text.sample("process_resident_memory_bytes", &[], kilobytes * 1_024.0);
-    }
-    if let Ok(files) = std::fs::read_dir("/proc/self/fd") {
-        text.family("process_open_fds", "gauge", "Open files and sockets.");
-        text.sample("process_open_fds", &[], files.count() as f64);
     }
 }

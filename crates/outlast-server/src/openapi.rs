@@ -6,7 +6,7 @@ mod parameters;
 use std::collections::BTreeMap;
 
 use axum::http::HeaderMap;
-use outlast_api::Problem;
+use outlast_api::{ItemPage, Problem};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 use utoipa::openapi::RefOr;
@@ -34,11 +34,31 @@ impl Schemas {
     pub(crate) fn add<T: ToSchema>(&mut self) -> Value {
         let mut nested: Vec<(String, RefOr<Schema>)> = Vec::new();
         T::schemas(&mut nested);
-        nested.push((T::name().into_owned(), T::schema()));
+        let name = schema_name::<T>();
+        nested.push((name.clone(), T::schema()));
         for (name, schema) in nested {
             self.0.entry(name).or_insert_with(|| serde_json::to_value(&schema).unwrap_or_default());
         }
-        json!({ "$ref": format!("#/components/schemas/{}", T::name()) })
+        json!({ "$ref": format!("#/components/schemas/{name}") })
+    }
+
+    /// Adds the schemas of a page and of its items.
+    fn page<T: ToSchema>(&mut self) -> Value
+    where
+        ItemPage<T>: ToSchema,
+    {
+        self.add::<T>();
+        self.add::<ItemPage<T>>()
+    }
+}
+
+/// The name of a schema. A page of runs and a page of events have the same name in Rust, apart from their parameter.
+fn schema_name<T: ToSchema>() -> String {
+    let parameter =
+        std::any::type_name::<T>().split_once('<').map(|(_, parameter)| parameter.trim_end_matches('>'));
+    match parameter.and_then(|path| path.rsplit("::").next()) {
+        Some(parameter) => format!("{}Of{parameter}", T::name()),
+        None => T::name().into_owned(),
     }
 }
 
@@ -163,6 +183,20 @@ mod tests {
     }
 
     #[test]
+    fn pages_of_different_items_have_different_schemas() {
+        let document = document("");
+        let item = |path: &str| {
+            let schema =
+                &document["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"];
+            let page = document.pointer(schema["$ref"].as_str().unwrap().strip_prefix('#').unwrap()).unwrap();
+            page["properties"]["items"]["items"]["$ref"].as_str().unwrap().to_owned()
+        };
+        assert_eq!(item("/api/runs"), "#/components/schemas/RunJson");
+        assert_eq!(item("/api/runs/{id}/events"), "#/components/schemas/EventJson");
+        assert_eq!(item("/api/runs/{id}/operations"), "#/components/schemas/OperationJson");
+    }
+
+    #[test]
     fn the_document_lists_every_route_of_the_router_with_its_parameters() {
         let document = document("");
         let mut ids = BTreeSet::new();
@@ -179,7 +213,8 @@ mod tests {
             }
             let responses = operation["responses"].as_object().unwrap();
             assert!(responses.len() >= 2 && responses.contains_key("default"), "{}: no response", route.path);
-            assert_eq!(operation.get("requestBody").is_some(), route.method == "POST", "{}", route.path);
+            let has_body = route.method == "POST" || route.method == "PUT";
+            assert_eq!(operation.get("requestBody").is_some(), has_body, "{}", route.path);
         }
         let documented: usize =
             document["paths"].as_object().unwrap().values().map(|path| path.as_object().unwrap().len()).sum();

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use axum::Router;
 use axum::http::Method;
 use axum::middleware::from_fn;
-use axum::routing::{MethodRouter, any, delete, get, post};
+use axum::routing::{MethodRouter, any, delete, get, post, put};
 use outlast_api::{Action, ProblemCode, Role};
 
 use crate::enforce::enforce;
 use crate::guard::guard;
-use crate::handlers::{control, fleet, history, runs, start, streams};
+use crate::handlers::{control, fleet, history, runs, schedules, start, streams};
 use crate::reply::ProblemReply;
 use crate::state::AppState;
 use crate::{health, live, metrics};
@@ -101,6 +101,11 @@ impl Row {
         row
     }
 
+    fn by(mut self, method: Method) -> Self {
+        self.info.method = method;
+        self
+    }
+
     const fn lasting(mut self, time: TimeLimit) -> Self {
         self.info.time = time;
         self
@@ -118,6 +123,7 @@ fn rows() -> Vec<Row> {
         || get(crate::openapi::handler),
     ));
     rows.extend(action_rows());
+    rows.extend(schedule_rows());
     rows
 }
 
@@ -154,6 +160,9 @@ fn read_rows() -> Vec<Row> {
             get(live::stream::handler)
         }),
         Row::stream("/api/live", "Counts, runs and workers, as they change", || get(live::list::handler)),
+        Row::read("/api/hooks", "The hooks that runs wait for", || get(runs::hooks)),
+        Row::read("/api/failures", "Failed runs of the last day, in groups", || get(runs::failures)),
+        Row::read("/api/failures/{fingerprint}", "One group, with its runs", || get(runs::failure)),
         Row::read("/api/workers", "The joined workers", || get(fleet::workers)),
         Row::read("/api/workers/{session}", "A joined worker", || get(fleet::worker)),
         Row::read("/api/workflows", "The workflows that joined workers have", || get(fleet::workflows)),
@@ -163,9 +172,6 @@ fn read_rows() -> Vec<Row> {
 }
 
 fn action_rows() -> Vec<Row> {
-    let mut deletion =
-        Row::act(Action::Delete, "/api/runs/{id}", "Delete a run that has ended", || delete(control::delete));
-    deletion.info.method = Method::DELETE;
     vec![
         Row::act(Action::Start, "/api/runs", "Start a run", || post(start::start)),
         Row::act(Action::StartBatch, "/api/runs/batch", "Start many runs", || post(start::batch)),
@@ -177,6 +183,9 @@ fn action_rows() -> Vec<Row> {
         Row::act(Action::Pause, "/api/runs/{id}/pause", "Hold it back", || post(control::pause)),
         Row::act(Action::Resume, "/api/runs/{id}/resume", "Let it continue", || post(control::resume)),
         Row::act(Action::Wake, "/api/runs/{id}/wake", "End its sleeps early", || post(control::wake)),
+        Row::act(Action::Retry, "/api/runs/{id}/retry", "Continue it from its failure", || {
+            post(control::retry)
+        }),
         Row::act(Action::Restart, "/api/runs/{id}/restart", "Start a new run with its input", || {
             post(control::restart)
         }),
@@ -184,10 +193,55 @@ fn action_rows() -> Vec<Row> {
             post(control::quarantine)
         }),
         Row::act(Action::Release, "/api/runs/{id}/release", "End its quarantine", || post(control::release)),
-        deletion,
-        Row::act(Action::Bulk, "/api/bulk", "Count the runs of a bulk action", || post(control::bulk)),
+        Row::act(Action::Delete, "/api/runs/{id}", "Delete a run that has ended", || delete(control::delete))
+            .by(Method::DELETE),
+        Row::act(Action::Bulk, "/api/bulk", "The same action for many runs", || post(control::bulk)),
+        Row::read("/api/bulk/{id}", "A bulk action", || get(control::show_bulk)),
+        Row::act(Action::StopBulk, "/api/bulk/{id}/stop", "Stop a bulk action", || post(control::stop_bulk)),
         Row::act(Action::Prune, "/api/world/prune", "Delete runs that ended before a time", || {
             post(control::prune)
+        }),
+    ]
+}
+
+fn schedule_rows() -> Vec<Row> {
+    let one = "/api/schedules/{id}";
+    vec![
+        Row::read("/api/schedules", "Schedules", || get(schedules::list)),
+        Row::read(one, "A schedule", || get(schedules::show)),
+        Row::read("/api/schedules/{id}/firings", "The runs that it started", || get(schedules::firings)),
+        Row::new(
+            Method::POST,
+            "/api/schedules/preview",
+            RequiredRole::Role(Role::Read),
+            "The instants of a rule",
+            || post(schedules::preview),
+        ),
+        Row::act(Action::CreateSchedule, "/api/schedules", "Create a schedule", || post(schedules::create)),
+        Row::act(Action::UpdateSchedule, one, "Replace its definition", || put(schedules::replace))
+            .by(Method::PUT),
+        Row::act(Action::DeleteSchedule, one, "End it; its name is free then", || delete(schedules::delete))
+            .by(Method::DELETE),
+        Row::act(Action::PauseSchedule, "/api/schedules/{id}/pause", "Stop firing", || {
+            post(schedules::pause)
+        }),
+        Row::act(Action::ResumeSchedule, "/api/schedules/{id}/resume", "Fire again", || {
+            post(schedules::resume)
+        }),
+        Row::act(Action::TriggerSchedule, "/api/schedules/{id}/trigger", "Fire now", || {
+            post(schedules::trigger)
+        }),
+        Row::act(
+            Action::BackfillSchedule,
+            "/api/schedules/{id}/backfill",
+            "Fire the instants of a range in the past",
+            || post(schedules::backfill),
+        ),
+        Row::act(Action::PauseSchedules, "/api/schedules/pause", "Pause many schedules", || {
+            post(schedules::pause_many)
+        }),
+        Row::act(Action::ResumeSchedules, "/api/schedules/resume", "Resume many schedules", || {
+            post(schedules::resume_many)
         }),
     ]
 }

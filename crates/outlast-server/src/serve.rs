@@ -11,7 +11,9 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::built_ins::start_built_ins;
 use crate::config::Config;
+use crate::connections::{ConnectionLimits, accept};
 use crate::router;
 
 /// How long open requests are awaited when a server stops.
@@ -19,28 +21,18 @@ const DRAIN: Duration = Duration::from_secs(10);
 
 /// Serves an application on a listener until the token is cancelled, and then waits at most 10 s for open requests.
 ///
-/// Give the same token to [`Config::shutdown`], so that streams end.
+/// It accepts at most 1,024 connections at a time, and closes those whose request has not arrived within 10 s. Give the same
+/// token to [`Config::shutdown`], so that streams end.
 ///
 /// # Errors
 ///
 /// If the listener fails.
 pub async fn serve(listener: TcpListener, app: Router, shutdown: CancellationToken) -> Result<(), Error> {
-    let service = app.into_make_service_with_connect_info::<SocketAddr>();
-    let stopping = shutdown.clone();
-    let server =
-        axum::serve(listener, service).with_graceful_shutdown(async move { stopping.cancelled().await });
-    let mut server = std::pin::pin!(server.into_future());
-    tokio::select! {
-        served = &mut server => return Ok(served?),
-        () = shutdown.cancelled() => {}
+    let open = accept(listener, app, shutdown, ConnectionLimits::default()).await;
+    if tokio::time::timeout(DRAIN, open.wait()).await.is_err() {
+        tracing::warn!("requests were still open {DRAIN:?} after the server was asked to stop");
     }
-    match tokio::time::timeout(DRAIN, server).await {
-        Ok(served) => Ok(served?),
-        Err(_) => {
-            tracing::warn!("requests were still open {DRAIN:?} after the server was asked to stop");
-            Ok(())
-        }
-    }
+    Ok(())
 }
 
 /// Lets a worker serve the API of its world.
@@ -94,10 +86,14 @@ impl ServeCall {
         let listener = bind(&address, is_local).await?;
         let address = listener.local_addr()?;
         let worker = start.await?;
+        let built_ins = match config.is_read_only {
+            true => None,
+            false => Some(start_built_ins(&client).await?),
+        };
         let app = router(client, config);
         let server = tokio::spawn(serve(listener, app, shutdown.clone()));
         tracing::info!(%address, "the API is served");
-        Ok(ServedWorker { worker, server, shutdown, address })
+        Ok(ServedWorker { worker, built_ins, server, shutdown, address })
     }
 }
 
@@ -130,6 +126,8 @@ impl IntoFuture for ServeCall {
 #[derive(Debug)]
 pub struct ServedWorker {
     worker: Worker,
+    /// The worker of built-in workflows.
+    built_ins: Option<Worker>,
     server: JoinHandle<Result<(), Error>>,
     shutdown: CancellationToken,
     address: SocketAddr,
@@ -152,10 +150,13 @@ impl ServedWorker {
     ///
     /// If the worker or the listener failed.
     pub async fn stop(self) -> Result<(), Error> {
-        let Self { worker, server, shutdown, .. } = self;
+        let Self { worker, built_ins, server, shutdown, .. } = self;
         shutdown.cancel();
         let served = server.await.map_err(|error| Error::msg(format!("the server failed: {error}")));
         worker.stop().await?;
+        if let Some(built_ins) = built_ins {
+            built_ins.stop().await?;
+        }
         served?
     }
 

@@ -8,8 +8,12 @@ mod common;
 
 #[path = "api/access.rs"]
 mod access;
+#[path = "api/bulk.rs"]
+mod bulk;
 #[path = "api/control.rs"]
 mod control;
+#[path = "api/exposition.rs"]
+mod exposition;
 #[path = "api/live.rs"]
 mod live;
 #[path = "api/metrics.rs"]
@@ -22,6 +26,8 @@ mod payloads;
 mod problems;
 #[path = "api/reading.rs"]
 mod reading;
+#[path = "api/schedules.rs"]
+mod schedules;
 #[path = "api/served.rs"]
 mod served;
 #[path = "api/starting.rs"]

@@ -55,6 +55,7 @@ mod backup;
 pub use backup::backup;
 pub use options::{Durability, HintMode, SqliteOptions, SqliteUrl};
 pub use world::SqliteWorld;
+pub use write::transactions::{SqliteTx, StepWork};
 pub use write::within::{send_within, start_within};
 
 /// The SQLite driver, in the version whose transactions `start_within` and `send_within` accept.

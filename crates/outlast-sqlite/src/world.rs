@@ -14,14 +14,15 @@ use outlast_core::refusal::{
 };
 use outlast_core::stream::check_writes;
 use outlast_core::time::event_or_time;
-use outlast_core::turn::HeldRun;
+use outlast_core::turn::{BasedOn, HeldRun};
 use outlast_core::world::Answers;
 use outlast_core::{
     Beat, Busy, ChangeSignal, ClaimRequest, Clock, Committed, Counts, Description, Ended, FailureQuery,
-    FlagCounts, HeartbeatDetails, Join, MarkCounts, Marks, Message, NewMessage, Page, Pruned,
-    QuarantineChange, Report, RunId, RunQuery, RunView, RunWatch, RunWatchers, Sent, SessionId, Start,
-    Started, StateView, StreamPage, StreamView, StreamWrite, StreamWritten, Timestamp, Turn, TurnRecord,
-    Waiters, Work, WorkerView, World, WorldError,
+    FlagCounts, HeartbeatDetails, Join, MarkCounts, Marks, Message, MessageId, NewMessage, OutcomeSlot, Page,
+    Pruned, QuarantineChange, RecentlyStarted, Reopen, Report, RunId, RunQuery, RunView, RunWatch,
+    RunWatchers, Sent, SessionId, Start, Started, StateView, StoredReply, StreamPage, StreamView,
+    StreamWrite, StreamWritten, Timestamp, TokenHash, TokenView, Transacted, Turn, TurnRecord, Waiters, Work,
+    WorkerView, World, WorldError,
 };
 
 use crate::connection::clock::WorldClock;
@@ -51,9 +52,12 @@ use crate::write::lease_cache::LeaseCache;
 use crate::write::message::EncodedMessage;
 use crate::write::prune::{DeleteProgress, Prune, delete, prune, prune_leftovers};
 use crate::write::quarantine::quarantine;
+use crate::write::reopen::{EncodedReopen, reopen as write_reopen};
 use crate::write::send::send_by_client;
-use crate::write::start::{EncodedStart, start};
+use crate::write::start::{EncodedStart, start, start_and_send};
 use crate::write::streams::{EncodedStreamWrite, write_chunks};
+use crate::write::tokens;
+use crate::write::transactions::{StepTransactions, StepWork};
 use crate::write::turn::EncodedTurn;
 #[cfg(feature = "test-support")]
 use crate::write::tx::Tx;
@@ -66,6 +70,7 @@ use crate::write::writer::{Writer, WriterThread};
 #[derive(Debug)]
 pub struct SqliteWorld {
     // The order of the fields is the order in which they are dropped: threads end before what they use.
+    step_transactions: StepTransactions,
     writer: Writer,
     change_watcher: ChangeWatcher,
     readers: ReaderPool,
@@ -74,6 +79,7 @@ pub struct SqliteWorld {
     locks: Arc<SessionLocks>,
     change_signal: Arc<ChangeSignal>,
     waiters: Arc<Waiters>,
+    recently_started: Arc<RecentlyStarted>,
     watchers: Arc<RunWatchers>,
     clock: Arc<dyn Clock>,
     file: Arc<OpenedFile>,
@@ -106,21 +112,15 @@ impl SqliteWorld {
         let connection = file::open(&settings, Some(liveness))?;
         let file = Arc::new(OpenedFile::opened_at(&path, before)?);
         let clock = WorldClock::continue_from_file(clock, &connection, &path)?;
-        let change_signal = Arc::new(ChangeSignal::new(clock.clone()));
-        let waiters = Arc::new(Waiters::default());
-        let watchers = Arc::new(RunWatchers::new(clock.clone()));
-        let change_watcher = if clock.is_virtual() {
-            ChangeWatcher::disabled()
-        } else {
-            let subscribers = ChangeSubscribers {
-                change_signal: change_signal.clone(),
-                waiters: waiters.clone(),
-                watchers: watchers.clone(),
-            };
-            ChangeWatcher::start(&settings, url.poll, file.clone(), subscribers)?
+        let subscribers = ChangeSubscribers::new(&clock);
+        let ChangeSubscribers { change_signal, waiters, recently_started, watchers } = subscribers.clone();
+        let change_watcher = match clock.is_virtual() {
+            true => ChangeWatcher::disabled(),
+            false => ChangeWatcher::start(&settings, url.poll, file.clone(), subscribers)?,
         };
         let readers = ReaderPool::start(&settings, file.clone())?;
-        let tx_watcher = TxWatcher::new(settings, change_signal.clone(), change_watcher.hint_sender());
+        let (hint_sender, fair_lock) = (change_watcher.hint_sender(), FairLock::for_database(&path));
+        let tx_watcher = TxWatcher::new(settings.clone(), change_signal.clone(), hint_sender.clone());
         let writer = Writer::start(WriterThread {
             file: file.clone(),
             connection,
@@ -128,25 +128,27 @@ impl SqliteWorld {
             locks: locks.clone(),
             change_signal: change_signal.clone(),
             waiters: waiters.clone(),
+            recently_started: recently_started.clone(),
             watchers: watchers.clone(),
-            hint_sender: change_watcher.hint_sender(),
-            fair_lock: FairLock::for_database(&path),
+            hint_sender,
+            fair_lock,
             lock_timeout,
             lease_cache: LeaseCache::default(),
             id_skew: IdClockSkew::default(),
         })?;
-        let end_lookup = EndLookup::new(file.clone());
         // The readers may have opened another file than the writer.
         file.check()?;
         Ok(Self {
+            step_transactions: StepTransactions::new(&settings, &file, &clock, &locks, lock_timeout),
             writer,
             change_watcher,
             readers,
-            end_lookup,
+            end_lookup: EndLookup::new(file.clone()),
             tx_watcher,
             locks,
             change_signal,
             waiters,
+            recently_started,
             watchers,
             clock,
             file,
@@ -169,6 +171,21 @@ impl SqliteWorld {
     pub async fn backup(&self, to: impl AsRef<Path>) -> Result<(), WorldError> {
         self.file.check()?;
         crate::backup(self.file.path(), to.as_ref(), self.clock.clone()).await
+    }
+
+    /// Reads how a run ended, if it has.
+    async fn find_end(&self, run: RunId) -> Result<Option<Ended>, WorldError> {
+        let _busy = self.clock.busy();
+        self.end_lookup.find(&self.readers, run).await
+    }
+
+    /// Executes the code of an attempt at a transactional step, and records its outcome in the same transaction: the
+    /// effect and the outcome are durable together or not at all. The code runs on a thread of the world, while no other
+    /// process writes to the file; other steps may share the transaction.
+    ///
+    /// Dropping the future does not stop the transaction.
+    pub async fn transact(&self, slot: OutcomeSlot, work: StepWork) -> Transacted {
+        self.step_transactions.transact(slot, work).await
     }
 
     /// The file.
@@ -205,6 +222,12 @@ impl World for SqliteWorld {
         let _busy = self.clock.busy();
         check_starts(starts.len())?;
         self.writer.write(starts.into_iter().map(EncodedStart::encode).collect(), start).await
+    }
+
+    async fn start_and_send(&self, start: Start, message: NewMessage) -> Result<(Started, Sent), WorldError> {
+        let _busy = self.clock.busy();
+        let encoded = (EncodedStart::encode(start), EncodedMessage::encode(message)?);
+        self.writer.write_one(encoded, start_and_send).await
     }
 
     async fn run(&self, run: RunId) -> Result<RunView, WorldError> {
@@ -247,15 +270,20 @@ impl World for SqliteWorld {
     async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError> {
         let _listener = self.change_watcher.listen();
         let end = self.waiters.wait(run);
-        let found = {
-            let _busy = self.clock.busy();
-            self.end_lookup.find(&self.readers, run).await?
-        };
-        if found.is_some() {
-            return Ok(found);
+        let is_recent = self.recently_started.contains(run);
+        if !is_recent {
+            let found = self.find_end(run).await?;
+            if found.is_some() {
+                return Ok(found);
+            }
         }
         let end_or_stop = end_unless_stopped(end, self.file.wait_until_stopped());
-        event_or_time(end_or_stop, self.clock.sleep_until(until)).await.ok().transpose()
+        match event_or_time(end_or_stop, self.clock.sleep_until(until)).await {
+            Ok(ended) => ended.map(Some),
+            // The notification of the end may be lost.
+            Err(_) if is_recent => self.find_end(run).await,
+            Err(_) => Ok(None),
+        }
     }
 
     async fn history(&self, run: RunId, from: u64, limit: usize) -> Result<Vec<TurnRecord>, WorldError> {
@@ -297,6 +325,17 @@ impl World for SqliteWorld {
             Ok(inbox(snapshot, run, after.max(consumed))?)
         });
         read.await
+    }
+
+    async fn reply(&self, run: RunId, message: MessageId) -> Result<Option<StoredReply>, WorldError> {
+        let _busy = self.clock.busy();
+        self.readers.read(move |snapshot| tokens::reply(snapshot, run, message)).await
+    }
+
+    async fn token(&self, hash: TokenHash) -> Result<Option<TokenView>, WorldError> {
+        let _busy = self.clock.busy();
+        let now = self.clock.now();
+        self.readers.read(move |snapshot| tokens::token(snapshot, hash, now)).await
     }
 
     async fn join(&self, join: Join) -> Result<(), WorldError> {
@@ -369,8 +408,18 @@ impl World for SqliteWorld {
     async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
         let _busy = self.clock.busy();
         check_batch(turns.len())?;
-        let turns = turns.iter().map(|turn| EncodedTurn::encode(session, turn)).collect();
-        self.writer.write(turns, commit).await
+        let encoded = turns.iter().map(|turn| EncodedTurn::encode(session, turn)).collect();
+        let starts =
+            || turns.iter().enumerate().filter(|(_, turn)| matches!(turn.based_on, BasedOn::Start(_)));
+        self.recently_started.add(starts().map(|(_, turn)| turn.run));
+        let answers = self.writer.write(encoded, commit).await;
+        for (index, turn) in starts() {
+            let answer = answers.as_ref().ok().and_then(|answers| answers.get(index));
+            if !matches!(answer, Some(Ok(Committed::Done))) {
+                self.recently_started.remove(turn.run);
+            }
+        }
+        answers
     }
 
     async fn workers(&self) -> Result<Vec<WorkerView>, WorldError> {
@@ -381,6 +430,11 @@ impl World for SqliteWorld {
     async fn resume(&self, run: RunId) -> Result<(), WorldError> {
         let _busy = self.clock.busy();
         self.writer.write_one(run, session::resume).await
+    }
+
+    async fn reopen(&self, reopen: Reopen) -> Result<Sent, WorldError> {
+        let _busy = self.clock.busy();
+        self.writer.write_one(EncodedReopen::encode(reopen)?, write_reopen).await
     }
 
     async fn write_chunks(&self, session: SessionId, writes: Vec<StreamWrite>) -> Answers<StreamWritten> {
@@ -430,7 +484,7 @@ impl World for SqliteWorld {
         limit: usize,
     ) -> Result<Pruned, WorldError> {
         let _busy = self.clock.busy();
-        let call = Prune { before, after, limit };
+        let call = Prune { before, after, limit, now: self.clock.now() };
         let found = self.readers.read(move |snapshot| call.answer_without_write(snapshot)).await?;
         if let Some(nothing) = found {
             return Ok(nothing);

@@ -30,12 +30,19 @@ pub(crate) mod message;
 /// Sending messages.
 pub(crate) mod send;
 
+/// The directory of tokens, and replies.
+pub(crate) mod tokens;
+
 /// Deleting runs that have ended.
 pub(crate) mod prune;
 
 /// The mark that keeps a run from being deleted.
 pub(crate) mod delete_turns;
 pub(crate) mod quarantine;
+pub(crate) mod reopen;
+
+/// Transactions of steps, on a connection of their own.
+pub(crate) mod transactions;
 
 /// Starts and sends in a transaction of the caller.
 pub(crate) mod within;

@@ -14,9 +14,10 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 use common::{FixedClock, TempDatabase, block_on, new_start};
+use outlast_core::turn::{BasedOn, LastTurn};
 use outlast_core::{
-    Headers, Join, MessageBody, MessageId, NewMessage, Outcome, Payload, RunId, SessionId, SuspectRoom,
-    Timestamp, World,
+    Headers, Join, MessageBody, MessageId, NewMessage, Outcome, Payload, RunId, SessionId, SuspectRoom, Then,
+    Timestamp, Turn, World,
 };
 use outlast_sqlite::{SqliteOptions, SqliteWorld};
 
@@ -44,8 +45,8 @@ fn listen(world: &Arc<SqliteWorld>) -> Receiver<()> {
     changed
 }
 
-/// The current epoch of the world, from a claim with a new session.
-fn epoch(world: &SqliteWorld) -> u64 {
+/// Joins with a new session.
+fn join(world: &SqliteWorld) -> SessionId {
     static SESSIONS: AtomicU64 = AtomicU64::new(900);
     let session = SessionId::from_bits(SESSIONS.fetch_add(1, Ordering::Relaxed).into());
     let join = Join {
@@ -60,6 +61,12 @@ fn epoch(world: &SqliteWorld) -> u64 {
         format: outlast_core::event::FORMAT,
     };
     block_on(world.join(join)).unwrap();
+    session
+}
+
+/// The current epoch of the world, from a claim with a new session.
+fn epoch(world: &SqliteWorld) -> u64 {
+    let session = join(world);
     let request = outlast_core::ClaimRequest {
         limit: 0,
         code: Arc::new([]),
@@ -150,6 +157,36 @@ fn the_end_of_a_run_in_another_process_wakes_its_waiters() {
     });
     common::end_run(&there, RunId::from_bits(1));
     let ended = ends.recv_timeout(TIMEOUT).expect("the end was not noticed").unwrap().unwrap();
+    assert_eq!(ended.outcome, Outcome::Completed(Payload::null()));
+}
+
+#[test]
+fn the_end_of_a_run_that_was_just_started_here_is_read_if_another_process_ended_it() {
+    let database = TempDatabase::new();
+    let (here, there) = (open(&database.path()), open(&database.path()));
+    let run = RunId::from_bits(1);
+    let changed = listen(&here);
+    let session = join(&here);
+    let started = new_start(run);
+    let first = Turn {
+        based_on: BasedOn::Start(Box::new(started.clone())),
+        seq: 0,
+        events: vec![started.event()],
+        then: Then::Release,
+        ..Turn::following(&LastTurn::new(run, started.turn, 0), started.turn, here.clock().now(), "b".into())
+    };
+    block_on(here.commit(session, &[first])).unwrap().remove(0).unwrap();
+    wait_for_change(&changed);
+    let changed = listen(&here);
+    common::end_run(&there, run);
+    // Hints arrive in order: when this one has arrived, so has that of the end.
+    start(&there, 2);
+    wait_for_change(&changed);
+    let (sender, ends) = sync_channel(1);
+    std::thread::spawn(move || {
+        let _ = sender.send(block_on(here.ended(run, Timestamp::NEVER)));
+    });
+    let ended = ends.recv_timeout(TIMEOUT).expect("the end was not read").unwrap().unwrap();
     assert_eq!(ended.outcome, Outcome::Completed(Payload::null()));
 }
 

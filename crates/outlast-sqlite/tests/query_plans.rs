@@ -32,7 +32,7 @@ const ALLOWED_SCANS: [(&str, &str); 12] = [
 ];
 
 /// The steps of each statement's plan, in any order.
-const PLANS: [(&str, &[&str]); 73] = [
+const PLANS: [(&str, &[&str]); 86] = [
     (
         "chunks_read",
         &[
@@ -77,6 +77,19 @@ const PLANS: [(&str, &[&str]); 73] = [
     ("prune_candidates", &["PRIMARY KEY (id>?)"]),
     ("prune_message", &["PRIMARY KEY (run=? AND position=?)"]),
     ("prune_runs", &["PRIMARY KEY (id=?)"]),
+    ("prune_replies", &["PRIMARY KEY (run=?)"]),
+    ("prune_tokens", &["INDEX tokens_by_run (run=?)"]),
+    ("prune_tokens_keep", &["INDEX tokens_by_run (run=?)", "PRIMARY KEY (id=?)"]),
+    ("replies_old", &["INDEX replies_by_time (at<?)"]),
+    ("reply_delete", &["PRIMARY KEY (run=? AND message=?)"]),
+    ("reply_read", &["PRIMARY KEY (run=? AND message=?)"]),
+    ("run_reopen", &["PRIMARY KEY (id=?)"]),
+    ("run_reopenable", &["PRIMARY KEY (id=?)"]),
+    ("token_delete", &["PRIMARY KEY (hash=?)"]),
+    ("token_free", &["PRIMARY KEY (hash=?)"]),
+    ("token_keep", &["PRIMARY KEY (hash=?)"]),
+    ("token_read", &["PRIMARY KEY (hash=?)", "PRIMARY KEY (id=?)"]),
+    ("tokens_over", &["INDEX tokens_kept (kept_until<?)"]),
     ("prune_states", &["PRIMARY KEY (run=?)"]),
     ("prune_stream_writers", &["PRIMARY KEY (run=?)"]),
     ("prune_streams", &["PRIMARY KEY (run=?)"]),

@@ -67,7 +67,7 @@ fn send(world: &SqliteWorld, run: u128, message: u128) {
     let message = NewMessage {
         id: MessageId::from_bits(message),
         run: RunId::from_bits(run),
-        body: MessageBody::Hook { name: "h".into(), payload: Payload::null() },
+        body: MessageBody::Hook { name: "h".into(), payload: Payload::null(), to: Default::default() },
         headers: Headers::new(),
     };
     block_on(world.send(vec![message])).unwrap().remove(0).unwrap();

@@ -2,6 +2,7 @@
 
 mod open;
 mod report;
+mod tokens;
 
 use std::borrow::Borrow;
 use std::marker::PhantomData;

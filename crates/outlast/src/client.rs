@@ -6,16 +6,21 @@ mod retry;
 mod start;
 mod start_many;
 
+mod ask;
 mod send;
+mod token;
 pub(crate) mod within;
 
 mod bulk;
 mod control;
 mod delete;
+mod durable_bulk;
 mod pause;
 mod restart;
+mod retried;
 mod terminate;
 
+mod confirmed_schedule;
 mod schedule;
 mod schedule_handle;
 
@@ -37,6 +42,7 @@ mod stream;
 mod explain;
 
 mod backup;
+mod metrics;
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -57,26 +63,35 @@ use crate::authoring::workflow::{WorkflowHandle, catch_check_panic};
 use crate::error::Error;
 use crate::ids;
 use crate::worker::outage::Outage;
+use crate::worker::{Worker, WorkerBuilder};
 
+pub use ask::AskCall;
 pub use backup::backup;
+pub(crate) use bulk::is_selected;
 pub use bulk::{Bulk, BulkCall, BulkRefusal};
+pub use confirmed_schedule::ConfirmedSchedule;
 pub use control::{Cancel, Controlled};
+pub use durable_bulk::{BulkHandle, DurableBulkCall};
 pub use events::{EventView, EventsCall};
-pub use explain::{Attempting, Because, Compensating, Explanation, JoinedWorker, Probe, Stopping, Waiting};
+pub use explain::{
+    Attempting, Because, Compensating, Explanation, JoinedWorker, NextTry, Probe, Retried, Stopping, Waiting,
+};
 pub use handle::RunHandle;
 pub use keyed::KeyedRun;
 pub use list::ListCall;
 pub use operations::OperationsCall;
 pub use pause::PauseCall;
 pub use restart::RestartCall;
+pub use retried::RetryCall;
 pub use schedule::{ComputedSchedule, ScheduleBuilder, ScheduleCall};
 pub use schedule_handle::{ScheduleHandle, SchedulePage, SchedulesCall};
 pub use send::SendCall;
-pub use start::StartCall;
+pub use start::{StartAndSendCall, StartCall};
 pub use start_many::StartManyCall;
 pub use state::StateWatch;
 pub use stream::{Chunk, ChunkPage, StreamCall, StreamItem, StreamTail};
 pub use terminate::TerminateCall;
+pub use token::{TokenDelivery, TokenSendCall};
 pub use within::Within;
 
 use local_workers::LocalWorkers;
@@ -127,13 +142,13 @@ pub struct Client {
 }
 
 /// The header of control messages and restarts that names who made the call.
-const ACTOR_HEADER: &str = "actor";
+pub(crate) const ACTOR_HEADER: &str = "actor";
 
 impl Client {
     /// Creates a client of a world.
     pub fn new(world: Arc<dyn World>) -> Self {
         let local = LocalWorkers::of(&world);
-        let (codec, outage) = (Arc::new(PlainJson), Arc::new(Outage::of_client()));
+        let (codec, outage) = (Arc::new(PlainJson), Arc::new(Outage::of_client(local.metrics.clone())));
         Self { world, codec, outage, local, retry_time: Ok(retry::RETRY_TIME), actor: None }
     }
 
@@ -147,6 +162,20 @@ impl Client {
     pub fn with_codec(mut self, codec: impl Codec + 'static) -> Self {
         self.codec = Arc::new(codec);
         self
+    }
+
+    /// Returns a builder of a worker on the same world, with the same codec.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn nap(ctx: Context) -> Result<(), Error> { ctx.sleep("1ms").await }
+    /// # async fn serve(client: &Client) -> Result<(), Error> {
+    /// let worker = client.worker_builder().register(nap).start().await?;
+    /// # worker.stop().await
+    /// # }
+    /// ```
+    pub fn worker_builder(&self) -> WorkerBuilder<()> {
+        Worker::builder(self.world.clone()).shared_codec(self.codec.clone())
     }
 
     /// Sets who controls runs with the returned client: a person or a program. Messages that cancel, terminate, wake,

@@ -8,9 +8,10 @@ mod step_error;
 use std::fmt;
 
 use outlast_core::duration::InvalidDuration;
+use outlast_core::refusal::TOKEN_TAKEN;
 use outlast_core::{
-    Cause, ErrorClass, FailedCompensation, Failure, FailureKind, Payload, PayloadError, Stuck, StuckReason,
-    WorldError,
+    Cause, ErrorClass, FailedCompensation, Failure, FailureKind, Payload, PayloadError, RunId, Stuck,
+    StuckReason, WorldError,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -278,6 +279,13 @@ impl Error {
     /// Returns whether the request conflicts with the current state: for example, a key belongs to another run.
     pub fn is_conflict(&self) -> bool {
         self.0.kind == ErrorKind::Conflict
+    }
+
+    /// Returns the run with which a request conflicts, if that is known: the one that holds the token of a hook.
+    pub fn conflicting_run(&self) -> Option<RunId> {
+        let failure = &self.0.failure;
+        let details = failure.details.as_ref().filter(|_| failure.code.as_deref() == Some(TOKEN_TAKEN))?;
+        details.get("run")?.as_str()?.parse().ok()
     }
 
     /// Returns whether a timeout elapsed.

@@ -68,6 +68,25 @@ pub(crate) fn session() -> SessionId {
     SessionId::from_bits(bits())
 }
 
+/// A secret of 256 bits from the operating system, as text that fits into a URL. Nobody can guess it.
+///
+/// # Panics
+///
+/// If the operating system has no random numbers, which must not go unnoticed.
+pub(crate) fn secret() -> String {
+    let seeded = SEEDED.with_borrow_mut(|seeded| {
+        let chance = &mut seeded.as_mut()?.chance;
+        Some(format!("{:032x}{:032x}", chance.u128(..), chance.u128(..)))
+    });
+    seeded.unwrap_or_else(|| {
+        let mut bytes = [0; 32];
+        if let Err(error) = getrandom::fill(&mut bytes) {
+            panic!("the operating system has no random numbers: {error}");
+        }
+        bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+    })
+}
+
 /// A random number from 0 to 1. Everything that depends on it must be recorded.
 pub(crate) fn chance() -> f64 {
     let seeded = SEEDED.with_borrow_mut(|seeded| Some(seeded.as_mut()?.chance.f64()));

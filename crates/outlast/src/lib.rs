@@ -57,6 +57,8 @@ mod schedule;
 mod replay;
 // Claims runs, executes turns and attempts, commits.
 mod worker;
+// What happens, for operators: metrics and traces.
+mod telemetry;
 
 // Requests as a built-in step.
 #[cfg(feature = "http")]
@@ -66,6 +68,7 @@ pub mod http;
 #[cfg(feature = "webhooks")]
 pub mod webhook;
 
+mod bulk;
 mod clock;
 mod error;
 mod ids;
@@ -74,29 +77,32 @@ mod testing;
 
 pub use outlast_core as core;
 pub use outlast_core::{
-    AttemptId, AttemptView, Binary, ChunkKind, ChunkOrigin, Codec, Counts, ErrorClass, FailedCompensation,
-    FailureKind, FailureQuery, FlagCounts, FlagFilter, Headers, IntoDuration, ListOrder, MarkCounts, Marks,
-    MessageId, OpNumber, OperationKind, OperationStatus, OperationView, Page, ParentEnd, Payload,
-    PayloadError, Policy, Rejection, Retry, RunFailure, RunId, RunQuery, RunView, Status, StreamView, Stuck,
-    StuckReason, Tags, Timestamp, TimestampOutOfRange, Wait, WorkerView, World, WorldError,
+    AttemptId, AttemptView, Binary, ChunkKind, ChunkOrigin, Codec, Counts, EndPlan, EndStep, ErrorClass,
+    FailedCompensation, FailureKind, FailureQuery, FailureStrategy, FlagCounts, FlagFilter, Headers,
+    IntoDuration, ListOrder, MarkCounts, Marks, MessageId, OpNumber, OperationKind, OperationStatus,
+    OperationView, Page, ParentEnd, Payload, PayloadError, PlannedOperation, Policy, Rejection, Retry,
+    RetryPlan, RunEnd, RunFailure, RunId, RunQuery, RunView, Status, StreamView, Stuck, StuckReason, Tags,
+    Timestamp, TimestampOutOfRange, Wait, WorkerView, World, WorldError,
 };
 pub use outlast_macros::{select, step, workflow};
 pub use outlast_memory::MemoryWorld;
 #[cfg(feature = "postgres")]
-pub use outlast_postgres as postgres;
+pub use outlast_postgres::{self as postgres, PgTx};
 #[cfg(feature = "sqlite")]
-pub use outlast_sqlite as sqlite;
+pub use outlast_sqlite::{self as sqlite, SqliteTx};
 
 pub use authoring::attempt::{Attempt, StopReason};
 pub use authoring::compensation::Undo;
 pub use authoring::context::Context;
-pub use authoring::hook::{Hook, HookFor, HookName};
+pub use authoring::hook::{AskFor, Hook, HookFor, HookName};
 pub use authoring::input::Input;
 pub use authoring::iterate::Next;
 pub use authoring::json::IntoJson;
+pub use authoring::open_hook::{OpenHook, OpenHookOperation};
 pub use authoring::operation::{
     AbandonedChild, ChildOperation, HookOperation, Received, ReceivedOperation, StepOperation, TimerOperation,
 };
+pub use authoring::other_runs::{AskOperation, CANCEL, RunCancel, RunMessage, SEND};
 pub use authoring::race::{RaceError, RaceOk, race_ok};
 pub use authoring::reconcile::ReconcileFn;
 pub use authoring::register::Register;
@@ -107,19 +113,27 @@ pub use authoring::schema::{HasSchema, Schema, schema_of};
 pub use authoring::step::{ByName, Step, StepCode, StepContext, StepDefinition, StepFn, StepHandle};
 pub use authoring::stream::{StepStream, WorkflowStream};
 pub use authoring::workflow::{RunFuture, Workflow, WorkflowDefinition, WorkflowFn, WorkflowHandle};
+pub use bulk::{BulkProblem, BulkProgress, BulkState, BulkStop};
 pub use client::{
-    Attempting, Because, Bulk, BulkCall, BulkRefusal, Cancel, Chunk, ChunkPage, Client, Compensating,
-    ComputedSchedule, Controlled, EventView, EventsCall, Explanation, JoinedWorker, KeyedRun, ListCall,
-    OperationsCall, PauseCall, Probe, RestartCall, RunHandle, ScheduleBuilder, ScheduleCall, ScheduleHandle,
-    SchedulePage, SchedulesCall, SendCall, StartCall, StartManyCall, StateWatch, Stopping, StreamCall,
-    StreamItem, StreamTail, TerminateCall, Waiting, Within, backup,
+    AskCall, Attempting, Because, Bulk, BulkCall, BulkHandle, BulkRefusal, Cancel, Chunk, ChunkPage, Client,
+    Compensating, ComputedSchedule, ConfirmedSchedule, Controlled, DurableBulkCall, EventView, EventsCall,
+    Explanation, JoinedWorker, KeyedRun, ListCall, NextTry, OperationsCall, PauseCall, Probe, RestartCall,
+    Retried, RetryCall, RunHandle, ScheduleBuilder, ScheduleCall, ScheduleHandle, SchedulePage,
+    SchedulesCall, SendCall, StartAndSendCall, StartCall, StartManyCall, StateWatch, Stopping, StreamCall,
+    StreamItem, StreamTail, TerminateCall, TokenDelivery, TokenSendCall, Waiting, Within, backup,
 };
 pub use clock::SystemClock;
 pub use error::{Error, ErrorKind, StepError};
 pub use open::{open, open_with_clock};
 pub use schedule::{
-    CatchUp, Firing, FiringView, Overlap, ScheduleCounts, SchedulePause, ScheduleRefusal, ScheduleTiming,
-    ScheduleView,
+    CatchUp, Firing, FiringView, Overlap, ScheduleAnswer, ScheduleCounts, ScheduleInput, SchedulePause,
+    ScheduleRefusal, ScheduleTiming, ScheduleView,
+};
+#[cfg(feature = "attempt-log")]
+pub use telemetry::AttemptLogLayer;
+pub use telemetry::{
+    HistogramValue, MetricFamily, MetricKind, MetricSample, MetricValue, SpanConnection, TraceBridge,
+    TraceBridgeInstalled, TraceContext, continue_trace, install_trace_bridge,
 };
 pub use testing::history::replay;
 pub use worker::{
@@ -136,6 +150,10 @@ pub mod __private;
 ///
 /// `join!` and `try_join!` are those of `futures-util`, which poll their branches in order, so a replay is identical.
 pub mod prelude {
+    #[cfg(feature = "postgres")]
+    pub use crate::PgTx;
+    #[cfg(feature = "sqlite")]
+    pub use crate::SqliteTx;
     pub use crate::{
         Client, Context, Error, ErrorClass, Hook, Next, ParentEnd, Retry, RunHandle, Step, StepContext,
         StepError, Undo, Worker, Workflow, race_ok, select, step, workflow,

@@ -24,10 +24,16 @@ mod generation;
 mod hooks;
 mod iteration;
 mod queued;
+mod random;
+mod recorded_values;
+mod replies;
 mod restore;
+mod retried;
 mod run_end;
 mod saga;
 mod startable;
+mod strategy;
+mod tokens;
 
 mod cursor;
 mod divergence;
@@ -49,7 +55,7 @@ mod writes;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use carried::ChildOptions;
+pub(crate) use carried::{ChildOptions, ChildText};
 pub(crate) use code::{DropInBackground, InputError, ReplayCode, WorkflowFuture};
 pub(crate) use delivery::Delivery;
 pub(crate) use handle::OpHandle;
@@ -59,9 +65,12 @@ pub(crate) use machine::FOREIGN_AWAIT_REMEDY;
 pub(crate) use machine::{Machine, panic_text};
 pub(crate) use misuse::used_in_step;
 pub(crate) use queued::QUEUED_VERSION;
+pub(crate) use replies::ReplySlot;
+pub(crate) use retried::PendingRetry;
 pub(crate) use saga::{NewCompensation, Saga, failed_compensation};
 pub(crate) use startable::StepToAttempt;
 pub(crate) use state::RunState;
+pub(crate) use tokens::{TokenHandle, TokenOptions};
 #[cfg(any(test, feature = "test-support"))]
 pub(crate) use writes::add_writes;
 pub(crate) use writes::workflow_stream_name;

@@ -8,7 +8,7 @@
 //! rule     cron or interval, jitter, overlap, catch-up          (rule.rs, target.rs: what a client defines)
 //! instants which instants the rule has: pure, with time zones   (cron.rs, instants.rs)
 //! plan     what a schedule does next, given its position        (plan.rs)
-//! state    what outlives a generation                           (state.rs)
+//! state    what outlives a generation; answers to commands      (state.rs, answer.rs)
 //! workflow the loop: commands, ends of firings, due instants    (workflow.rs, lanes.rs)
 //! ```
 //!
@@ -19,9 +19,11 @@ mod rule;
 mod target;
 
 mod cron;
+mod describe;
 mod instants;
 mod plan;
 
+mod answer;
 mod command;
 mod state;
 
@@ -33,18 +35,23 @@ mod view;
 #[cfg(test)]
 mod tests;
 
+pub use answer::ScheduleAnswer;
+pub(crate) use answer::{ANSWER_HEADER, CommandAnswer, EXPECTED_HEADER};
 pub(crate) use command::ScheduleCommand;
 pub(crate) use cron::{check_cron, check_timezone};
-pub(crate) use instants::Instants;
 pub(crate) use rule::RuleChanges;
 pub use rule::{CatchUp, Overlap, ScheduleTiming};
 pub(crate) use state::{PublishedSchedule, ScheduleState};
 pub use target::Firing;
 pub(crate) use target::{FiringInput, ScheduleTarget};
-pub use view::{FiringView, ScheduleCounts, SchedulePause, ScheduleRefusal, ScheduleView};
+pub use view::{FiringView, ScheduleCounts, ScheduleInput, SchedulePause, ScheduleRefusal, ScheduleView};
 pub(crate) use workflow::schedule;
 
+use std::time::Duration;
+
 use outlast_core::Timestamp;
+use outlast_core::duration::duration_text;
+use outlast_core::limits::SCHEDULE_INTERVAL_MIN;
 
 /// The name of the built-in workflow.
 pub(crate) const SCHEDULE_WORKFLOW: &str = "outlast:schedule";
@@ -72,6 +79,19 @@ pub(crate) fn key_of(name: &str) -> String {
 /// The name of the schedule with this key.
 pub(crate) fn name_of(key: &str) -> &str {
     key.strip_prefix(KEY_PREFIX).unwrap_or(key)
+}
+
+/// Checks the interval of a schedule.
+///
+/// # Errors
+///
+/// The problem and the remedy.
+pub(crate) fn check_interval(interval: Duration) -> Result<(), String> {
+    if interval >= SCHEDULE_INTERVAL_MIN {
+        return Ok(());
+    }
+    let least = duration_text(SCHEDULE_INTERVAL_MIN);
+    Err(format!("the interval of a schedule is at least `{least}`; repeat faster work in one run"))
 }
 
 /// The instant in the header of a firing.

@@ -51,8 +51,10 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::attempts::heartbeats;
+#[cfg(feature = "sqlite")]
+pub(crate) use self::attempts::panicked;
 pub use self::attempts::retry_events::RetryNotice;
+pub(crate) use self::attempts::{heartbeats, transaction};
 pub use self::builder::WorkerBuilder;
 pub use self::check::{CheckCall, CheckFinding, CheckReport, CheckedWorkflow};
 pub use self::metrics::{Metrics, Times};
@@ -62,6 +64,8 @@ use self::settings::Settings;
 use crate::client::local_workers::{LocalWorker, LocalWorkers, TakenStart};
 use crate::clock::pause;
 use crate::error::Error;
+use crate::telemetry::WorkerGauges;
+pub(crate) use run::pending_retry::without_earlier_requests;
 
 /// The pause between two checks whether a worker that has lost its session has joined again.
 const REJOIN_CHECK_PAUSE: Duration = Duration::from_millis(50);
@@ -115,6 +119,16 @@ impl LocalWorker for CurrentSession {
 
     fn commit_error(&self, run: RunId) -> Option<String> {
         self.session().committer.uncommitted.error(run)
+    }
+
+    fn gauges(&self) -> WorkerGauges {
+        let session = self.session();
+        WorkerGauges {
+            build: session.settings.build.clone(),
+            live_runs: session.live_count() as u64,
+            live_runs_limit: session.settings.live_max as u64,
+            cached_futures: session.cache.lock().len() as u64,
+        }
     }
 
     fn check(&self, start: &Start) -> Option<Result<(), String>> {

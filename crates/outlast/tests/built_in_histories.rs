@@ -32,29 +32,51 @@ async fn work(ctx: Context, second: u64) -> Result<(), Error> {
     }
 }
 
-fn file() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/v3/schedule.json")
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/v3").join(name)
+}
+
+/// The history in a file.
+fn golden(name: &str) -> History {
+    let text = std::fs::read_to_string(file(name)).unwrap();
+    let history = History::from_json(&text).unwrap();
+    assert_eq!(history.to_json(), text, "it is written as it was read");
+    history
+}
+
+/// Writes the history of a file that does not exist, if it is wanted.
+fn bless(name: &str, text: String) {
+    if std::env::var_os("OUTLAST_BLESS").is_some() && !file(name).exists() {
+        std::fs::write(file(name), text).unwrap();
+    }
 }
 
 #[test]
 fn the_history_of_a_schedule_replays_up_to_each_of_its_turns() {
-    let text = std::fs::read_to_string(file()).unwrap();
-    let history = History::from_json(&text).unwrap();
-    assert_eq!(history.to_json(), text, "it is written as it was read");
-    check(&history);
+    check_schedule(&golden("schedule.json"));
 }
 
 #[tokio::test(flavor = "current_thread")]
 async fn a_schedule_of_this_build_has_a_history_that_replays() {
     let text = history_of_a_schedule().await;
-    check(&History::from_json(&text).unwrap());
-    if std::env::var_os("OUTLAST_BLESS").is_some() && !file().exists() {
-        std::fs::write(file(), text).unwrap();
-    }
+    check_schedule(&History::from_json(&text).unwrap());
+    bless("schedule.json", text);
 }
 
-/// Replays the history up to each of its turns, and asserts that it has everything that a schedule does.
-fn check(history: &History) {
+#[test]
+fn the_history_of_a_bulk_action_replays_up_to_each_of_its_turns() {
+    check_bulk(&golden("bulk.json"));
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_bulk_action_of_this_build_has_a_history_that_replays() {
+    let text = history_of_a_bulk_action().await;
+    check_bulk(&History::from_json(&text).unwrap());
+    bless("bulk.json", text);
+}
+
+/// Replays the history up to each of its turns, and asserts that it has events of these kinds.
+fn check(history: &History, expected: &[&str]) {
     for turns in 1..=history.turns.len() {
         let History { run, turns: all } = history;
         let begin = History { run: *run, turns: all[..turns].to_vec() };
@@ -63,8 +85,26 @@ fn check(history: &History) {
         }
     }
     let events = history.turns.iter().flat_map(|turn| &turn.events);
-    let kinds: BTreeSet<_> = events.clone().map(Event::kind).collect();
-    for kind in [
+    let kinds: BTreeSet<_> = events.map(Event::kind).collect();
+    for kind in expected {
+        assert!(kinds.contains(kind), "{kind} is not among {kinds:?}");
+    }
+}
+
+fn check_bulk(history: &History) {
+    let kinds = [
+        "run_continued",
+        "step_started",
+        "step_completed",
+        "timer_started",
+        "hook_received",
+        "run_completed",
+    ];
+    check(history, &kinds);
+}
+
+fn check_schedule(history: &History) {
+    let kinds = [
         "run_continued",
         "value_recorded",
         "timer_started",
@@ -79,10 +119,28 @@ fn check(history: &History) {
         "step_completed",
         "step_failed",
         "run_completed",
-    ] {
-        assert!(kinds.contains(kind), "{kind} is not among {kinds:?}");
-    }
+    ];
+    check(history, &kinds);
+    let events = history.turns.iter().flat_map(|turn| &turn.events);
     assert!(events.filter(|event| matches!(event, Event::RunContinued(_))).count() > 10);
+}
+
+/// The exported history of a bulk action that continues as a new generation, and is stopped.
+async fn history_of_a_bulk_action() -> String {
+    let world = TestWorld::builder().register((work, input)).start().await;
+    let built_ins =
+        Worker::builder(world.world()).only_built_ins().keep_generations(1_000).start().await.unwrap();
+    let client = world.client();
+    for _ in 0..70 {
+        client.start(work, 40).await.unwrap();
+    }
+    let bulk = client.bulk(client.list().workflow(work)).rate(1).durably().pause("audit").await.unwrap();
+    // The runs are still asleep.
+    world.advance("55s").await;
+    bulk.stop("enough").await.unwrap();
+    bulk.completed().await.unwrap();
+    built_ins.stop().await.unwrap();
+    client.export(bulk.run()).await.unwrap()
 }
 
 /// The exported history of a schedule that does everything a schedule can do.

@@ -336,7 +336,7 @@ async fn the_lines_of_a_step_are_in_a_span_that_names_its_attempt() {
     let run = run.id();
     assert_eq!(
         LOGS.info.with(&format!("run={run}")),
-        [format!("attempt: in the step run={run}"), format!("attempt: in the blocking step run={run}")]
+        ["in the step", "in the blocking step"].map(|line| format!("outlast.step: {line} run={run}"))
     );
     let made = [(0, "logging", first), (1, "logging_slowly", second)]
         .map(|(op, step, id)| format!("run={run} op={op} step={step} attempt=1 attempt_id={id} "));

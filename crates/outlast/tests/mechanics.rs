@@ -23,6 +23,7 @@ mod mechanics {
     mod direct_step_calls;
     mod dropped_attempts;
     mod drops;
+    mod durable_bulk;
     mod event_order;
     mod explain;
     mod failed_builds;
@@ -52,8 +53,10 @@ mod mechanics {
     mod regressions;
     mod rejected_payloads;
     mod release;
+    mod replies;
     mod restart_and_delete;
     mod retention;
+    mod retried_runs;
     mod retries;
     mod schedules;
     mod session_logs;
@@ -61,9 +64,12 @@ mod mechanics {
     mod slow_drops;
     mod starts;
     mod step_context;
+    mod strategies;
     mod streams;
     mod stuck;
     mod takeover;
+    mod tokens;
+    mod transactional;
     mod turn_parts;
     mod turns;
     mod undecodable_values;

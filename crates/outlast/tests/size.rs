@@ -74,7 +74,11 @@ async fn fill_inbox(world: &dyn World, run: RunId) {
     let message = |number: u64| NewMessage {
         id: MessageId::from_bits(u128::from(number) + 1),
         run,
-        body: MessageBody::Hook { name: "number".into(), payload: Payload::json(&number).unwrap() },
+        body: MessageBody::Hook {
+            name: "number".into(),
+            payload: Payload::json(&number).unwrap(),
+            to: Default::default(),
+        },
         headers: Headers::new(),
     };
     let messages: Vec<_> = (0..INBOX_MESSAGES_MAX).map(message).collect();

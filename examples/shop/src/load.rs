@@ -10,7 +10,7 @@ const CUSTOMERS: [&str; 6] = ["ada", "grace", "alan", "edsger", "barbara", "dona
 const ARTICLES: [&str; 6] = ["lamp", "chair", "kettle", "desk", "clock", "teapot"];
 
 /// An order with this number.
-fn order(number: u64) -> Order {
+pub(crate) fn order(number: u64) -> Order {
     let pick = |from: &[&str]| from[usize::try_from(number).unwrap_or(0) % from.len()].to_owned();
     let article = if number % 17 == 3 { "unicorn".to_owned() } else { pick(&ARTICLES) };
     Order { number, customer: pick(&CUSTOMERS), article, cents: 900 + number * 379 % 9_000 }

@@ -4,35 +4,41 @@
 //! cargo run -p shop
 //! ```
 
+mod demo;
 mod load;
 mod workflows;
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
+use outlast::core::World;
 use outlast::prelude::*;
 use outlast_dashboard::{DashboardConfig, Service};
 use tokio::net::TcpListener;
 
 const HELP: &str = "\
-Usage: cargo run -p shop -- [FILE] [--port PORT]
-  FILE         the SQLite file in which runs are stored (default: shop.db)
+Usage: cargo run -p shop -- [FILE] [--demo] [--port PORT]
+  FILE         the SQLite file in which runs are stored (default: shop.db, or demo.db)
+  --demo       first makes 240 runs of the last three days, with every status; takes about a minute
   --port PORT  the port of the dashboard (default: 4700, or a free one if that is taken)";
 
 /// The arguments of the program.
 struct Arguments {
     file: String,
+    is_demo: bool,
     port: Option<u16>,
 }
 
 impl Arguments {
     /// The arguments, or `None` if they ask for help.
     fn parse() -> Result<Option<Self>, Error> {
-        let (mut file, mut port) = ("shop.db".to_owned(), None);
+        let (mut file, mut is_demo, mut port) = (None, false, None);
         let mut words = std::env::args().skip(1);
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--help" | "-h" => return Ok(None),
+                "--demo" => is_demo = true,
                 "--port" => {
                     let number = words.next().and_then(|number| number.parse().ok());
                     port = Some(number.ok_or_else(|| Error::msg("--port: a number is missing"))?);
@@ -40,10 +46,11 @@ impl Arguments {
                 option if option.starts_with('-') => {
                     return Err(Error::msg(format!("{option}: there is no such option; see --help")));
                 }
-                _ => file = word,
+                _ => file = Some(word),
             }
         }
-        Ok(Some(Self { file, port }))
+        let usual = if is_demo { "demo.db" } else { "shop.db" };
+        Ok(Some(Self { file: file.unwrap_or_else(|| usual.to_owned()), is_demo, port }))
     }
 }
 
@@ -74,27 +81,56 @@ async fn main() -> Result<(), Error> {
         return Ok(());
     };
     let listener = listen(arguments.port).await?;
-    let world = outlast::open(&format!("sqlite:{}", arguments.file)).await?;
+    let url = format!("sqlite:{}", arguments.file);
+    if arguments.is_demo {
+        eprintln!("making 240 runs of the last three days; this takes about a minute");
+        demo::prepare(&url).await?;
+    }
+    let world = outlast::open(&url).await?;
     let client = Client::new(world.clone());
-    load::start_with_old_input(&client).await?;
-    let worker = workflows::worker(world).retention("1h").start().await?;
-    load::start_one_of_each(&client).await?;
+    let worker = match arguments.is_demo {
+        true => start_demo(world, &client).await?,
+        false => start_shop(world, &client).await?,
+    };
+    // Executes actions on many runs, which are runs of a queue of their own.
+    let built_ins = client.worker_builder().only_built_ins().start().await?;
     say(&format!(
-        "dashboard  http://{}/\nworld      sqlite:{}; stop with Ctrl-C and start again: all runs continue",
+        "dashboard  http://{}/\nworld      {url}; stop with Ctrl-C and start again: all runs continue",
         listener.local_addr()?,
-        arguments.file
     ));
 
-    let config = DashboardConfig::local().environment("shop");
+    let config = DashboardConfig::local().environment(if arguments.is_demo { "demo" } else { "shop" });
     let pages = outlast_dashboard::router(Service::new(client.clone()), config)
         .into_make_service_with_connect_info::<SocketAddr>();
+    let sales = async {
+        match arguments.is_demo {
+            true => std::future::pending().await,
+            false => load::sell(client).await,
+        }
+    };
     let stopped = async {
         tokio::select! {
             served = axum::serve(listener, pages).into_future() => served.map_err(Error::from),
-            sold = load::sell(client) => sold,
+            sold = sales => sold,
             interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Error::from),
         }
     };
     stopped.await?;
+    built_ins.stop().await?;
     worker.stop().await
+}
+
+/// The worker of the shop, and one run of each kind.
+async fn start_shop(world: Arc<dyn World>, client: &Client) -> Result<Worker, Error> {
+    load::start_with_old_input(client).await?;
+    let worker = workflows::worker(world).retention("1h").start().await?;
+    load::start_one_of_each(client).await?;
+    Ok(worker)
+}
+
+/// The worker of the demonstration, and what is in progress while somebody looks.
+async fn start_demo(world: Arc<dyn World>, client: &Client) -> Result<Worker, Error> {
+    let worker = demo::worker(world).start().await?;
+    demo::start_live_runs(client).await?;
+    Ok(worker)
 }

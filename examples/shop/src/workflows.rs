@@ -23,7 +23,7 @@ struct Progress {
 
 /// What a payment service or a warehouse needs for its answer.
 #[allow(clippy::disallowed_methods, reason = "the services around a shop take real time")]
-async fn take(least_ms: u64, most_ms: u64) {
+pub(crate) async fn take(least_ms: u64, most_ms: u64) {
     tokio::time::sleep(Duration::from_millis(fastrand::u64(least_ms..=most_ms))).await;
 }
 
@@ -76,7 +76,7 @@ async fn ship(order: Order) -> Result<String, StepError> {
 }
 
 #[step]
-async fn mail(to: String, text: String) -> Result<(), StepError> {
+pub(crate) async fn mail(to: String, text: String) -> Result<(), StepError> {
     take(40, 150).await;
     let _ = (to, text);
     Ok(())

@@ -221,11 +221,16 @@ impl CallCase {
             deadline: None,
             policy: None,
             requester: None,
+            ending: None,
         }
     }
 
     fn new_message(&self, run: RunId) -> NewMessage {
-        let body = MessageBody::Hook { name: "hook".into(), payload: Payload::from_json_text("true") };
+        let body = MessageBody::Hook {
+            name: "hook".into(),
+            payload: Payload::from_json_text("true"),
+            to: Default::default(),
+        };
         NewMessage { id: self.message(), run, body, headers: Headers::new() }
     }
 

@@ -166,27 +166,31 @@ impl Service {
         Ok(PrunedJson { deleted })
     }
 
-    fn acting_as(&self, caller: &Caller) -> Client {
+    pub(super) fn acting_as(&self, caller: &Caller) -> Client {
         self.client.acting_as(caller.actor.as_str())
     }
 
-    async fn controlled(&self, run: RunId, did: Result<DidWhat, Error>) -> Result<ControlledJson, Problem> {
+    pub(super) async fn controlled(
+        &self,
+        run: RunId,
+        did: Result<DidWhat, Error>,
+    ) -> Result<ControlledJson, Problem> {
         match did {
-            Ok(did) => Ok(ControlledJson { did, run: self.run(run).await? }),
+            Ok(did) => Ok(ControlledJson { did, run: self.run(run).await?, plan: None }),
             Err(error) => Err(self.refused_by(run, error).await),
         }
     }
 }
 
 /// The reason that history shows.
-fn reason(caller: &Caller, given: Option<&str>) -> String {
+pub(super) fn reason(caller: &Caller, given: Option<&str>) -> String {
     match given.filter(|reason| !reason.is_empty()) {
         Some(reason) => reason.to_owned(),
         None => format!("requested by {}", caller.actor),
     }
 }
 
-fn did(answer: Controlled) -> DidWhat {
+pub(super) fn did(answer: Controlled) -> DidWhat {
     match answer {
         Controlled::Requested => DidWhat::Requested,
         Controlled::Already => DidWhat::Already,

@@ -135,6 +135,8 @@ fn event_tail(turns: Vec<TurnRecord>, from: u64, amount: PayloadAmount) -> Event
 }
 
 fn event_json(number: u64, turn: &TurnHead<'_>, event: Event, amount: PayloadAmount) -> EventJson {
+    // Readers must not get what lets them send.
+    let event = event.without_tokens();
     let (kind, op) = (event.kind().to_owned(), event.op().map(|op| op.0));
     let (data, omitted) = match amount {
         PayloadAmount::Full => (text_of(&event), false),

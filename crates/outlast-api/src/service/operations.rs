@@ -1,8 +1,9 @@
 //! The operations of a run.
 
+use outlast_core::event::hidden_tokens::{GENERATED_TOKEN, hidden_value};
 use outlast_core::view::AttemptView;
 use outlast_core::view::operations;
-use outlast_core::{OpNumber, OperationView, RunId};
+use outlast_core::{OpNumber, OperationKind, OperationView, Payload, RunId, TurnRecord};
 
 use super::problems::of_error;
 use super::{Service, convert};
@@ -56,6 +57,14 @@ impl Service {
     }
 
     async fn read_operations(&self, run: RunId) -> Result<Vec<OperationView>, Problem> {
+        Ok(self.read_history(run).await?.1)
+    }
+
+    /// The whole history of a run, and its operations.
+    pub(super) async fn read_history(
+        &self,
+        run: RunId,
+    ) -> Result<(Vec<TurnRecord>, Vec<OperationView>), Problem> {
         let row = self.client.run(run).await.map_err(of_error)?;
         let history = self.client.history(run).await.map_err(of_error)?;
         let now = self.client.world().clock().now();
@@ -63,10 +72,10 @@ impl Service {
         for view in views.iter_mut().filter(|view| view.is_attempted_in_place(now)) {
             view.crashed = row.crashes;
         }
-        Ok(views)
+        Ok((history, views))
     }
 
-    fn operation_json(&self, view: &OperationView, amount: PayloadAmount) -> OperationJson {
+    pub(super) fn operation_json(&self, view: &OperationView, amount: PayloadAmount) -> OperationJson {
         let payload =
             |stored: &Option<_>| stored.as_ref().map(|stored| convert::payload(&self.client, stored, amount));
         OperationJson {
@@ -86,7 +95,7 @@ impl Service {
             run: view.child,
             queue: view.queue.as_deref().map(Into::into),
             input: payload(&view.input),
-            output: payload(&view.output),
+            output: payload(&shown_output(view)),
             failure: view.failure.as_ref().map(Into::into),
             tags: view.tags.clone(),
             undoes: view.undoes.map(|op| op.0),
@@ -159,6 +168,16 @@ pub(super) fn slice<T>(
     let prev = (begin > 0).then(|| items.get(begin).map(&number)).flatten();
     let items = items.into_iter().skip(begin).take(end.saturating_sub(begin)).collect();
     NumberedPage { items, next, prev }
+}
+
+/// The output of an operation. A generated token is hidden: readers must not get what lets them send.
+fn shown_output(view: &OperationView) -> Option<Payload> {
+    let output = view.output.as_ref()?;
+    let is_token = view.kind == OperationKind::Value && *view.name == *GENERATED_TOKEN;
+    match is_token {
+        true => output.codec().is_none().then(|| hidden_value(output)),
+        false => Some(output.clone()),
+    }
 }
 
 #[cfg(test)]

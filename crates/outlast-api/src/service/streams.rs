@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use outlast::SystemClock;
 use outlast_core::limits::{CHUNKS_READ_MAX, SLOW_POLL};
-use outlast_core::stream::check_stream_name;
+use outlast_core::stream::check_any_stream_name;
 use outlast_core::time::event_or_time;
 use outlast_core::{ChunkKind, ChunkOrigin, Clock, EntryBody, RunId, RunWatch, StreamEntry, StreamPage};
 
@@ -89,7 +89,7 @@ impl Service {
         from: i64,
         limit: usize,
     ) -> Result<StreamPage, Problem> {
-        check_stream_name(stream).map_err(|message| Problem::field("", message))?;
+        check_any_stream_name(stream).map_err(|message| Problem::field("", message))?;
         self.client.world().chunks(run, stream, from, limit).await.map_err(of_world)
     }
 

@@ -4,8 +4,14 @@ use clap::Command;
 
 /// The groups of commands, in the order of the help.
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("Runs", &["start", "list", "show", "explain", "watch", "send", "run", "stream"]),
-    ("Serve and work", &["dev", "serve", "worker", "check"]),
+    (
+        "Runs",
+        &[
+            "start", "list", "show", "explain", "watch", "send", "run", "stream", "hook", "failure", "bulk",
+            "schedule",
+        ],
+    ),
+    ("Serve and work", &["dev", "serve", "access", "worker", "mcp", "check"]),
     ("World", &["workflow", "world", "doctor"]),
     ("Program", &["config", "new", "completions", "man", "version"]),
 ];

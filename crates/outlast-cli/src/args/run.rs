@@ -51,6 +51,9 @@ pub(crate) enum RunCommand {
     Resume(Box<ControlArgs>),
     /// End the sleeps of a run early
     Wake(WakeArgs),
+    /// Continue runs from the operation that failed, without repeating what has completed
+    #[command(after_help = RETRY_EXAMPLES)]
+    Retry(Box<RetryArgs>),
     /// Start a new run with the workflow and input of another
     Restart(Box<RestartArgs>),
     /// Protect a run from deletion and from actions on many runs
@@ -202,6 +205,9 @@ pub(crate) struct ControlArgs {
     /// Do nothing if the filters select more runs than this
     #[arg(long, value_name = "N")]
     pub(crate) at_most: Option<u64>,
+    /// At most this many runs per second, with filters
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rate: Option<u32>,
 }
 
 /// The end of sleeps.
@@ -212,6 +218,22 @@ pub(crate) struct WakeArgs {
     /// Only this operation
     #[arg(long, value_name = "N")]
     pub(crate) op: Option<u64>,
+}
+
+/// A retry.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RetryArgs {
+    #[command(flatten)]
+    pub(crate) control: ControlArgs,
+    /// Continue from this operation, not from the one that failed; for one run
+    #[arg(long, value_name = "OP")]
+    pub(crate) from: Option<u64>,
+    /// The new deadline: a time, or a duration from now on
+    #[arg(long, value_name = "TIME")]
+    pub(crate) deadline: Option<String>,
+    /// Also attempt steps again that are attempted at most once
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// A restart.
@@ -287,6 +309,14 @@ pub(super) const SEND_EXAMPLES: &str = r#"Examples:
   outlast send order-42 rating 5
   outlast send @last approval '{"by":"ada"}' --key approval-1
   outlast send order-42 document @scan.json"#;
+
+/// Examples of a retry.
+pub(super) const RETRY_EXAMPLES: &str = "\
+Examples:
+  outlast run retry order-42 --dry-run              what would run again
+  outlast run retry order-42 --reason 'the bank is open again'
+  outlast run retry order-42 --from 3               from operation 3 on
+  outlast run retry -w checkout --since 1d          all that failed in the last day; shows them, and asks";
 
 /// Examples of an action.
 pub(super) const CONTROL_EXAMPLES: &str = "\

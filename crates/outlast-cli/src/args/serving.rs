@@ -56,16 +56,32 @@ pub(crate) struct WorkerArgs {
     /// Execute what is ready, and stop
     #[arg(long)]
     pub(crate) until_idle: bool,
+    /// Answer probes and serve metrics on this address, to everybody: `/livez`, `/readyz`, `/metrics`
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) probes: Option<std::net::SocketAddr>,
     /// Create the tables of the world if they are missing or outdated
     #[arg(long)]
     pub(crate) migrate: bool,
 }
 
 /// Commands on workers.
-#[derive(Clone, Copy, Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 pub(crate) enum WorkerCommand {
     /// List the joined workers
     List,
+    /// Show a joined worker
+    Show {
+        /// Its session, or host:pid as `worker list` shows it
+        worker: String,
+    },
+}
+
+/// A server for assistants.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct McpArgs {
+    /// Offer tools that start runs, send to hooks and cancel runs
+    #[arg(long)]
+    pub(crate) allow_actions: bool,
 }
 
 /// A check before a deploy.
@@ -98,6 +114,13 @@ pub(super) const SERVE_EXAMPLES: &str = "\
 Examples:
   outlast serve --world postgres://app@db/shop --keys keys.txt
   outlast serve --insecure-no-auth     on this machine only, for a test";
+
+/// Examples of `mcp`.
+pub(super) const MCP_EXAMPLES: &str = "\
+Examples:
+  outlast mcp --world sqlite:shop.db              for the configuration of an assistant: it starts this command
+  outlast mcp --server https://outlast.example.com --access-key-file reader.key
+  outlast mcp --allow-actions                     and lets it change runs";
 
 /// Examples of `check`.
 pub(super) const CHECK_EXAMPLES: &str = "\

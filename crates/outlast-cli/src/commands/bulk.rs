@@ -1,26 +1,24 @@
-//! Actions on many runs: shows what would be done, asks, and selects the runs.
+//! Actions on many runs: shows what would be done, asks, and lets a run do it.
 
-use outlast::{RunId, Status};
-use outlast_api::{
-    BulkAction, BulkPreview, BulkRequest, BulkRunFilter, PageRequest, Problem, ProblemCode, RunFilter,
-    RunListOrder,
-};
+use std::time::Duration;
+
+use outlast_api::{BulkJson, BulkPreview, BulkRequest, BulkRunFilter, Problem, ProblemCode};
 
 use super::CommandContext;
 use super::list::{filter, print};
 use crate::args::ControlArgs;
-use crate::exit::CommandError;
+use crate::exit::{CommandError, Exit};
 use crate::output::{Console, Tone, one_line};
 use crate::surface::Surface;
+use crate::wait::pause;
 
-/// The names of workflows that belong to Outlast begin with this.
-const BUILT_IN: &str = "outlast:";
+/// How often the progress of an action is read.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
-/// The runs that a confirmed action concerns.
+/// A confirmed action on many runs.
 #[derive(Debug)]
 pub(super) struct BulkSelection {
-    filter: RunFilter,
-    at_most: Option<u64>,
+    request: BulkRequest,
 }
 
 impl BulkSelection {
@@ -28,7 +26,7 @@ impl BulkSelection {
     pub(super) async fn new(
         context: &CommandContext,
         surface: &dyn Surface,
-        action: BulkAction,
+        action: BulkRequest,
         verb: &str,
         args: &ControlArgs,
     ) -> Result<Option<Self>, CommandError> {
@@ -41,9 +39,14 @@ impl BulkSelection {
         // Runs that start after the question are not concerned.
         let begin = filter.created_before.map_or(now, |before| before.0.min(now));
         filter.created_before = Some(begin.into());
-        filter.order = RunListOrder::OldestFirst;
-        let request =
-            BulkRequest { action, query: bulk_filter(&filter), reason: args.reason.clone(), dry_run: true };
+        let mut request = BulkRequest {
+            query: BulkRunFilter::from(&filter),
+            reason: args.reason.clone(),
+            dry_run: true,
+            expect_at_most: args.at_most,
+            rate: args.rate,
+            ..action
+        };
         let preview = surface.preview(&request).await?;
         if args.dry_run {
             console.document(&preview)?;
@@ -58,34 +61,72 @@ impl BulkSelection {
         if !args.yes {
             confirm(console, verb, &preview)?;
         }
-        if filter.statuses.is_empty() {
-            filter.statuses = statuses_for(action);
-        }
-        Ok(Some(Self { filter, at_most: args.at_most }))
+        request.dry_run = false;
+        Ok(Some(Self { request }))
     }
 
-    /// The runs, the oldest first. They are collected before the first one is changed, because a change may move a run
-    /// in the list.
-    pub(super) async fn all(&self, surface: &dyn Surface) -> Result<Vec<RunId>, CommandError> {
-        let mut filter = self.filter.clone();
-        filter.page = PageRequest { limit: Some(PageRequest::LIMIT_MAX), cursor: None };
-        let mut runs = Vec::new();
-        loop {
-            let page = surface.runs(&filter).await?;
-            let selected = page.items.iter().filter(|run| {
-                let is_protected = run.marks.iter().any(|mark| mark == "quarantined");
-                !run.is_queued_step && !is_protected && !run.workflow.starts_with(BUILT_IN)
-            });
-            runs.extend(selected.map(|run| run.id));
-            if self.at_most.is_some_and(|limit| runs.len() as u64 > limit) {
-                return Err(too_many("change", self.at_most.unwrap_or(0), runs.len() as u64).into());
-            }
-            match page.next {
-                Some(next) => filter.page.cursor = Some(next),
-                None => return Ok(runs),
-            }
+    /// Starts the action, shows its progress until it ends, and says what was done.
+    pub(super) async fn execute(
+        self,
+        context: &CommandContext,
+        surface: &dyn Surface,
+        verb: &str,
+    ) -> Result<Exit, CommandError> {
+        let worker = surface.serve_built_ins().await?;
+        let started = surface.start_bulk(&self.request).await?;
+        let ended = follow(context, surface, started, verb).await;
+        if let Some(worker) = worker {
+            worker.stop().await?;
         }
+        let ended = ended?;
+        context.console.document(&ended)?;
+        summarize(context, verb, &ended)
     }
+}
+
+/// Waits for the end of a bulk action. Ctrl-C ends the command, not the action.
+pub(super) async fn follow(
+    context: &CommandContext,
+    surface: &dyn Surface,
+    mut bulk: BulkJson,
+    verb: &str,
+) -> Result<BulkJson, CommandError> {
+    let console = &context.console;
+    let mut shown = 0;
+    while bulk.state == "running" {
+        let called = bulk.done + bulk.failed;
+        if called > shown && console.error_look.is_terminal {
+            let of = if bulk.more { "more than ".to_owned() } else { String::new() };
+            console.progress(format!("{verb}: {called} of {of}{}", bulk.matched));
+            shown = called;
+        }
+        pause(PROGRESS_EVERY).await;
+        bulk = surface.bulk(bulk.id).await?;
+    }
+    if shown > 0 {
+        console.end_progress();
+    }
+    Ok(bulk)
+}
+
+/// Says what a bulk action has done.
+pub(super) fn summarize(context: &CommandContext, verb: &str, bulk: &BulkJson) -> Result<Exit, CommandError> {
+    let console = &context.console;
+    for problem in &bulk.problems {
+        console.warning(format!("{}: {}", problem.run, one_line(&problem.message)));
+    }
+    let done = bulk.done - bulk.without_effect;
+    let (nothing, refused) = (bulk.without_effect, bulk.failed);
+    console.message(format!("{verb}: {done} done, {nothing} without effect, {refused} refused"));
+    if let Some(stop) = &bulk.stopped {
+        let by = stop.actor.as_ref().map(|actor| format!(" by {}", one_line(actor))).unwrap_or_default();
+        console.warning(format!("stopped{by}: {}", one_line(&stop.reason)));
+    }
+    if bulk.state == "failed" {
+        console.warning(format!("it did not end by itself; see `outlast show {}`", bulk.id));
+    }
+    let is_done = bulk.state == "completed" && refused == 0;
+    Ok(if is_done { Exit::Done } else { Exit::Failure })
 }
 
 fn check_at_most(verb: &str, at_most: Option<u64>, preview: &BulkPreview) -> Result<(), CommandError> {
@@ -149,28 +190,4 @@ fn confirm(console: &Console, verb: &str, preview: &BulkPreview) -> Result<(), C
     }
     console.message("nothing was done");
     Err(CommandError::Interrupted)
-}
-
-/// The statuses that an action fits, as the service selects them.
-fn statuses_for(action: BulkAction) -> Vec<Status> {
-    match action {
-        BulkAction::Delete => vec![Status::Completed, Status::Failed, Status::Cancelled],
-        BulkAction::Restart => Vec::new(),
-        _ => vec![Status::Pending, Status::Running, Status::Waiting, Status::Stuck],
-    }
-}
-
-fn bulk_filter(filter: &RunFilter) -> BulkRunFilter {
-    BulkRunFilter {
-        status: filter.statuses.clone(),
-        mark: filter.marks.clone(),
-        workflow: filter.workflow.clone(),
-        queue: filter.queue.clone(),
-        parent: filter.parent,
-        root: filter.root,
-        tags: filter.tags.clone(),
-        created_from: filter.created_from,
-        created_before: filter.created_before,
-        text: filter.text.clone(),
-    }
 }

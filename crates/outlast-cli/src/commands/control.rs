@@ -2,7 +2,8 @@
 
 use outlast::RunId;
 use outlast_api::{
-    BulkAction, CancelRequest, ControlledJson, DidWhat, PauseRequest, TerminateRequest, WakeRequest,
+    BulkAction, BulkRequest, CancelRequest, ControlledJson, DidWhat, PauseRequest, TerminateRequest,
+    WakeRequest,
 };
 
 use super::CommandContext;
@@ -36,13 +37,18 @@ impl ControlVerb {
         }
     }
 
-    const fn bulk(self) -> BulkAction {
-        match self {
+    /// The action on many runs.
+    fn bulk(self) -> BulkRequest {
+        let action = match self {
             Self::Cancel => BulkAction::Cancel,
             Self::Terminate { .. } => BulkAction::Terminate,
             Self::Pause => BulkAction::Pause,
             Self::Resume => BulkAction::Resume,
             Self::Delete => BulkAction::Delete,
+        };
+        BulkRequest {
+            compensating: self == Self::Terminate { compensating: true },
+            ..BulkRequest::new(action)
         }
     }
 
@@ -109,7 +115,11 @@ async fn one(
     }
 }
 
-fn print_controlled(console: &Console, verb: &str, controlled: &ControlledJson) -> Result<(), CommandError> {
+pub(super) fn print_controlled(
+    console: &Console,
+    verb: &str,
+    controlled: &ControlledJson,
+) -> Result<(), CommandError> {
     console.document(controlled)?;
     let what = match controlled.did {
         DidWhat::Requested => format!("{verb}: requested"),
@@ -123,35 +133,18 @@ fn print_controlled(console: &Console, verb: &str, controlled: &ControlledJson) 
     ))
 }
 
-/// Does an action to all runs that the filters select, one after the other.
+/// Does an action to all runs that the filters select.
 async fn many(
     context: &CommandContext,
     surface: &dyn Surface,
     verb: ControlVerb,
     args: &ControlArgs,
 ) -> Result<Exit, CommandError> {
-    let console = &context.console;
     let selection = BulkSelection::new(context, surface, verb.bulk(), verb.name(), args).await?;
-    let Some(selection) = selection else { return Ok(Exit::Done) };
-    let (mut done, mut nothing, mut refused) = (0u64, 0u64, 0u64);
-    for run in selection.all(surface).await? {
-        let result = match verb.control(args.reason.clone()) {
-            Some(control) => surface.control(run, &control).await.map(|controlled| controlled.did),
-            None => surface.delete(run).await.map(|()| DidWhat::Requested),
-        };
-        match result {
-            Ok(DidWhat::Requested) => done += 1,
-            Ok(DidWhat::Already | DidWhat::Nothing) => nothing += 1,
-            Err(problem) if problem.status == 503 || problem.status == 401 => return Err(problem.into()),
-            // It has ended or was deleted meanwhile, or cannot be controlled: the others are not affected.
-            Err(problem) => {
-                refused += 1;
-                console.warning(format!("{run}: {}", crate::output::one_line(&problem.detail)));
-            }
-        }
+    match selection {
+        Some(selection) => selection.execute(context, surface, verb.name()).await,
+        None => Ok(Exit::Done),
     }
-    console.message(format!("{}: {done} done, {nothing} without effect, {refused} refused", verb.name()));
-    Ok(if refused == 0 { Exit::Done } else { Exit::Failure })
 }
 
 /// Ends sleeps of a run.

@@ -62,7 +62,7 @@ pub(super) async fn dev(
     announce(console, &url, is_new, address, SystemClock.now().since(begin));
     let program = keep_running(console, &args.command, &url);
     tokio::select! {
-        served = serve_until_signal(client, Config::local(), listener) => served?,
+        served = serve_until_signal(client, Config::local(), listener, false) => served?,
         failed = program => return Err(failed),
     }
     if let Some(worker) = worker {

@@ -2,13 +2,15 @@
 
 use super::CommandContext;
 use super::control::ControlVerb;
-use super::{config, dev, doctor, new, program, serve, worker, world};
+use super::{access, config, dev, doctor, mcp, new, program, serve, worker, world};
 use super::{
-    control, events, explain, family, list, restart, run_output, send, show, start, steps, stream, watch,
+    bulk_control, control, events, explain, failure, family, hook, list, restart, retry, run_output,
+    schedule, send, show, start, steps, stream, watch,
 };
 use crate::app::WorkerCode;
 use crate::args::{
-    Command, ConfigCommand, RunCommand, StreamCommand, WorkerCommand, WorkflowCommand, WorldCommand,
+    Command, ConfigCommand, HookCommand, RunCommand, StreamCommand, WorkerCommand, WorkflowCommand,
+    WorldCommand,
 };
 use crate::exit::{CommandError, Exit};
 
@@ -29,14 +31,22 @@ pub(crate) async fn dispatch(
         Command::Run(command) => run(context, command).await,
         Command::Stream(StreamCommand::List(args)) => stream::list(context, &args.run).await,
         Command::Stream(StreamCommand::Tail(args)) => stream::tail(context, &args).await,
+        Command::Hook(HookCommand::List(args)) => hook::list(context, &args).await,
+        Command::Failure(command) => failure::failure(context, command).await,
+        Command::Bulk(command) => bulk_control::bulk(context, command).await,
+        Command::Schedule(command) => schedule::schedule(context, command).await,
         Command::Dev(args) => dev::dev(context, &args, code).await,
+        Command::Access(command) => access::access(context, command),
         Command::Serve(args) => serve::serve(context, &args).await,
         Command::Worker(args) => match args.command {
             Some(WorkerCommand::List) => worker::list(context).await,
+            Some(WorkerCommand::Show { worker }) => worker::show(context, &worker).await,
             None => worker::work(context, &args, code).await,
         },
+        Command::Mcp(args) => mcp::mcp(context, args).await,
         Command::Check(args) => worker::check(context, &args, code).await,
         Command::Workflow(WorkflowCommand::List) => worker::workflow_list(context).await,
+        Command::Workflow(WorkflowCommand::Show { name }) => worker::workflow_show(context, &name).await,
         Command::World(command) => world(context, command).await,
         Command::Doctor => doctor::doctor(context).await,
         Command::Config(ConfigCommand::Show { origin }) => config::show(context, origin),
@@ -68,6 +78,7 @@ async fn run(context: &CommandContext, command: RunCommand) -> Result<Exit, Comm
         RunCommand::Pause(args) => control::control(context, ControlVerb::Pause, &args).await,
         RunCommand::Resume(args) => control::control(context, ControlVerb::Resume, &args).await,
         RunCommand::Wake(args) => control::wake(context, &args).await,
+        RunCommand::Retry(args) => retry::retry(context, &args).await,
         RunCommand::Restart(args) => restart::restart(context, &args).await,
         RunCommand::Quarantine(args) => control::quarantine(context, &args.run).await,
         RunCommand::Release(args) => control::release(context, &args.run).await,

@@ -1,6 +1,7 @@
 //! `doctor`: finds problems of the configuration, the world and its workers.
 
 mod checks;
+mod place;
 
 use serde::Serialize;
 
@@ -69,10 +70,16 @@ async fn connection(context: &CommandContext, findings: &mut Vec<DoctorFinding>)
             let text = format!("world {} ({})", without_password(&world.value), world.origin);
             findings.push(DoctorFinding::good("configuration", text));
             findings.extend(checks::of_file(&world.value));
+            findings.extend(place::of_folder(&world.value));
         }
         Ok(Some(Target::Server(server))) => {
             let text = format!("server {} ({})", server.value, server.origin);
             findings.push(DoctorFinding::good("configuration", text));
+            let key = context.settings.access_key().ok().flatten();
+            findings.extend(place::of_server(&server.value, key.is_some()));
+            findings.extend(key.map(|key| place::of_key(&key.value)));
+            let file = context.settings.first(|values| values.access_key_file.clone());
+            findings.extend(file.and_then(|file| place::of_key_file(&file.value)));
         }
     }
     match context.surface().await {

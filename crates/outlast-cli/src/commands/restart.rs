@@ -1,7 +1,7 @@
 //! `run restart`: starts new runs with the workflow and input of others.
 
 use outlast::RunId;
-use outlast_api::{BulkAction, RestartRequest};
+use outlast_api::{BulkAction, BulkRequest, RestartRequest};
 
 use super::CommandContext;
 use super::bulk::BulkSelection;
@@ -25,10 +25,12 @@ pub(super) async fn restart(context: &CommandContext, args: &RestartArgs) -> Res
     let surface = context.surface().await?;
     let mut runs = Vec::new();
     if args.control.runs.is_empty() {
-        let selection =
-            BulkSelection::new(context, &*surface, BulkAction::Restart, "restart", &args.control).await?;
-        let Some(selection) = selection else { return Ok(Exit::Done) };
-        runs = selection.all(&*surface).await?;
+        let action = BulkRequest::new(BulkAction::Restart);
+        let selection = BulkSelection::new(context, &*surface, action, "restart", &args.control).await?;
+        return match selection {
+            Some(selection) => selection.execute(context, &*surface, "restart").await,
+            None => Ok(Exit::Done),
+        };
     }
     for text in &args.control.runs {
         runs.push(find_run(&*surface, text).await?);

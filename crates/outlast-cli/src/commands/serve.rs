@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use outlast::Client;
-use outlast_server::{AccessKeys, Config, router, serve as serve_app};
+use outlast_server::{AccessKeys, Config, router, serve as serve_app, start_built_ins};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -26,7 +26,7 @@ pub(super) async fn serve(context: &CommandContext, args: &ServeArgs) -> Result<
     let (listener, address) = bind(args.listen).await?;
     context.console.message(format!("world  {place}"));
     context.console.message(format!("api    http://{address}/api"));
-    serve_until_signal(client, config, listener).await?;
+    serve_until_signal(client, config, listener, args.read_only).await?;
     Ok(Exit::Done)
 }
 
@@ -35,8 +35,13 @@ pub(super) async fn serve_until_signal(
     client: Client,
     config: Config,
     listener: TcpListener,
+    is_read_only: bool,
 ) -> Result<(), CommandError> {
     let shutdown = CancellationToken::new();
+    let worker = match is_read_only {
+        true => None,
+        false => Some(start_built_ins(&client).await?),
+    };
     let app = router(client, config.shutdown(shutdown.clone()));
     let stop = async {
         stop_signal().await;
@@ -44,9 +49,13 @@ pub(super) async fn serve_until_signal(
         stop_signal().await;
     };
     tokio::select! {
-        served = serve_app(listener, app, shutdown.clone()) => Ok(served?),
-        () = stop => Err(CommandError::Interrupted),
+        served = serve_app(listener, app, shutdown.clone()) => served?,
+        () = stop => return Err(CommandError::Interrupted),
     }
+    if let Some(worker) = worker {
+        worker.stop().await?;
+    }
+    Ok(())
 }
 
 /// A listener on an address, and its real address.
@@ -63,11 +72,7 @@ pub(super) async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr
 fn config(args: &ServeArgs) -> Result<Config, CommandError> {
     let is_local = args.listen.ip().is_loopback();
     let mut config = match &args.keys {
-        Some(file) => {
-            let text = std::fs::read_to_string(file);
-            let text = text.map_err(|error| CommandError::usage(format!("{}: {error}", file.display())))?;
-            Config::keys(AccessKeys::from_json(&text)?)
-        }
+        Some(file) => Config::keys(AccessKeys::from_file(file)?),
         None if args.insecure_no_auth && is_local => Config::local(),
         None if args.insecure_no_auth => {
             return Err(CommandError::usage(format!(
@@ -77,7 +82,7 @@ fn config(args: &ServeArgs) -> Result<Config, CommandError> {
         }
         None => {
             return Err(CommandError::usage(
-                "a server needs access keys: give `--keys FILE`, or `--insecure-no-auth` on this machine only",
+                "a server needs access keys: give `--keys FILE` (see `outlast access create`), or `--insecure-no-auth` on this machine only",
             ));
         }
     };

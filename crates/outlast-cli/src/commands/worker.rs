@@ -1,13 +1,16 @@
 //! `worker` and `check`: what needs the code of a program; `worker list`, `workflow list`.
 
 use outlast_api::WorkerJson;
+use outlast_server::{probes_router, serve as serve_app};
+use tokio_util::sync::CancellationToken;
 
 use super::CommandContext;
+use super::serve::bind;
 use crate::app::{WorkerCode, WorkerOptions};
 use crate::args::{CheckArgs, WorkerArgs};
 use crate::connect::{open_existing, world_url};
 use crate::exit::{CommandError, Exit};
-use crate::output::{Align, Table, one_line, times};
+use crate::output::{Align, Table, Tone, one_line, times};
 
 fn no_code(context: &CommandContext, command: &str) -> CommandError {
     CommandError::usage(format!(
@@ -33,9 +36,27 @@ pub(super) async fn work(
         context.console.message(format!("nothing is ready{}", next.unwrap_or_default()));
         return Ok(Exit::Done);
     }
+    // Before the worker joins: a port that is in use is an error of the command.
+    let probes = match args.probes {
+        Some(address) => Some(bind(address).await?),
+        None => None,
+    };
+    let client = outlast::Client::new(world.clone());
     let worker = code.start(world, options).await?;
     context.console.message(format!("worker {} joined; Ctrl-C stops it", worker.session()));
-    worker.run_until_signal().await?;
+    let shutdown = CancellationToken::new();
+    let probes = probes.map(|(listener, address)| {
+        context.console.message(format!("probes http://{address}/readyz"));
+        let app = probes_router(client, shutdown.clone());
+        tokio::spawn(serve_app(listener, app, shutdown.clone()))
+    });
+    let worked = worker.run_until_signal().await;
+    shutdown.cancel();
+    if let Some(probes) = probes {
+        // A probe that is still being answered must not keep the process alive.
+        probes.abort();
+    }
+    worked?;
     Ok(Exit::Done)
 }
 
@@ -108,6 +129,75 @@ pub(super) async fn list(context: &CommandContext) -> Result<Exit, CommandError>
         ]);
     }
     console.lines(table.lines(console.look))?;
+    Ok(Exit::Done)
+}
+
+/// Shows a joined worker.
+pub(super) async fn show(context: &CommandContext, name: &str) -> Result<Exit, CommandError> {
+    let (console, look) = (&context.console, context.console.look);
+    let workers = context.surface().await?.workers().await?.items;
+    let is_named = |worker: &&WorkerJson| {
+        worker.session.to_string() == name || format!("{}:{}", worker.host, worker.pid) == name
+    };
+    let mut found = workers.iter().filter(is_named);
+    let Some(worker) = found.next() else {
+        return Err(CommandError::not_found(format!(
+            "worker `{name}` has not joined; see `outlast worker list`"
+        )));
+    };
+    if found.next().is_some() {
+        return Err(CommandError::usage(format!("`{name}` has several workers; give the session of one")));
+    }
+    console.document(worker)?;
+    let now = console.now();
+    let fact = |label: &str, text: String| {
+        console.line(format!("{}{text}", look.paint(Tone::Dim, format!("{label:<11}"))))
+    };
+    console.line(format!(
+        "{}  {}:{}  {}",
+        worker.session,
+        one_line(&worker.host),
+        worker.pid,
+        worker.status
+    ))?;
+    fact(
+        "joined",
+        format!("{}, last beat {}", times::ago(now, worker.joined_at.0), times::ago(now, worker.beat_at.0)),
+    )?;
+    fact("build", one_line(&worker.build).into_owned())?;
+    fact("queues", one_line(&worker.queues.join(", ")).into_owned())?;
+    fact("workflows", workflows(worker))?;
+    fact("runs", format!("{} held, {} live", worker.held, worker.live))?;
+    let steps: Vec<_> = worker.steps.iter().map(|(step, count)| format!("{step} {count}")).collect();
+    let steps = if steps.is_empty() { String::new() } else { format!(": {}", one_line(&steps.join(", "))) };
+    fact("attempts", format!("{}{steps}", worker.attempts))?;
+    let (turns, replays) = (worker.turns, worker.replays);
+    fact(
+        "so far",
+        format!("{turns} turns, {replays} replays, {} completed, {} failed", worker.completed, worker.failed),
+    )?;
+    Ok(Exit::Done)
+}
+
+/// Shows a workflow that joined workers have code for.
+pub(super) async fn workflow_show(context: &CommandContext, name: &str) -> Result<Exit, CommandError> {
+    let (console, look) = (&context.console, context.console.look);
+    let surface = context.surface().await?;
+    let workflows = surface.workflows().await?.items;
+    let Some(workflow) = workflows.iter().find(|workflow| workflow.name == name) else {
+        let detail = format!("no joined worker has code for workflow `{name}`; see `outlast workflow list`");
+        return Err(CommandError::not_found(detail));
+    };
+    console.document(workflow)?;
+    let fact = |label: &str, text: String| {
+        console.line(format!("{}{text}", look.paint(Tone::Dim, format!("{label:<10}"))))
+    };
+    let versions: Vec<_> = workflow.versions.iter().map(|version| format!("v{version}")).collect();
+    console.line(look.paint(Tone::Strong, one_line(&workflow.name)))?;
+    fact("versions", versions.join(" "))?;
+    fact("workers", workflow.workers.to_string())?;
+    fact("queues", one_line(&workflow.queues.join(", ")).into_owned())?;
+    fact("builds", one_line(&workflow.builds.join(", ")).into_owned())?;
     Ok(Exit::Done)
 }
 

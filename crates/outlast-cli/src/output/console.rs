@@ -114,6 +114,20 @@ impl Console {
         }
     }
 
+    /// Replaces the line of progress on a terminal.
+    pub(crate) fn progress(&self, text: impl AsRef<str>) {
+        if !self.is_quiet {
+            let _ = write!(io::stderr().lock(), "\r\u{1b}[K{}", text.as_ref());
+        }
+    }
+
+    /// Removes the line of progress.
+    pub(crate) fn end_progress(&self) {
+        if !self.is_quiet {
+            let _ = write!(io::stderr().lock(), "\r\u{1b}[K");
+        }
+    }
+
     /// Prints a warning to standard error.
     pub(crate) fn warning(&self, text: impl AsRef<str>) {
         let label = self.error_look.paint(Tone::Warning, "warning:");
@@ -145,6 +159,18 @@ impl Console {
     /// Whether a person can answer a question.
     pub(crate) fn can_ask(&self) -> bool {
         io::stdin().is_terminal() && io::stderr().is_terminal()
+    }
+
+    /// Asks a question that only `y` affirms. Without a terminal, nobody can.
+    pub(crate) fn confirm(&self, question: &str) -> Result<(), CommandError> {
+        if !self.can_ask() {
+            return Err(CommandError::usage("nobody can confirm it; add `--yes`"));
+        }
+        if matches!(self.ask(question)?.as_str(), "y" | "Y" | "yes") {
+            return Ok(());
+        }
+        self.message("nothing was done");
+        Err(CommandError::Interrupted)
     }
 
     /// Asks a question on standard error, and returns the answer.

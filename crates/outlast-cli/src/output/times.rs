@@ -68,6 +68,22 @@ impl Zone {
         Self(TimeZone::try_system().unwrap_or(TimeZone::UTC))
     }
 
+    /// A zone by its IANA name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        TimeZone::get(name).ok().map(Self)
+    }
+
+    /// A time without seconds, with the day of the week: `Fri 2026-11-13 04:26`.
+    pub(crate) fn minute(&self, at: Timestamp) -> String {
+        match jiff::Timestamp::from_microsecond(at.as_micros()) {
+            Ok(time) if at.as_micros() % 60_000_000 == 0 => {
+                time.to_zoned(self.0.clone()).strftime("%a %Y-%m-%d %H:%M").to_string()
+            }
+            Ok(time) => time.to_zoned(self.0.clone()).strftime("%a %Y-%m-%d %H:%M:%S").to_string(),
+            Err(_) => at.to_string(),
+        }
+    }
+
     /// A time with milliseconds: `2026-11-18 04:26:31.123`.
     pub(crate) fn precise(&self, at: Timestamp) -> String {
         match jiff::Timestamp::from_microsecond(at.as_micros()) {

@@ -87,6 +87,15 @@ impl ServerAddress {
     }
 }
 
+/// A request.
+pub(super) struct Asked<'a> {
+    pub(super) method: &'a str,
+    pub(super) target: String,
+    pub(super) body: Vec<u8>,
+    /// The tag that what it changes must have.
+    pub(super) if_match: Option<String>,
+}
+
 /// Sends requests over one connection, one after the other.
 pub(super) struct Exchange {
     address: ServerAddress,
@@ -112,21 +121,16 @@ impl Exchange {
     }
 
     /// Sends a request, and reads its response: status and body.
-    pub(super) async fn ask(
-        &self,
-        method: &str,
-        target: &str,
-        body: Vec<u8>,
-        time: Duration,
-    ) -> Result<(u16, Bytes), Problem> {
-        let request = self.request(method, target, body.into())?;
+    pub(super) async fn ask(&self, asked: Asked<'_>, time: Duration) -> Result<(u16, Bytes), Problem> {
+        let request = self.request(asked)?;
         match timeout(time, self.respond(request)).await {
             Ok(answer) => answer,
             Err(_) => Err(self.unavailable(&format!("it did not answer within {} s", time.as_secs()))),
         }
     }
 
-    fn request(&self, method: &str, target: &str, body: Bytes) -> Result<Request<Full<Bytes>>, Problem> {
+    fn request(&self, asked: Asked<'_>) -> Result<Request<Full<Bytes>>, Problem> {
+        let Asked { method, target, body, if_match } = asked;
         let mut builder = Request::builder()
             .method(method)
             .uri(format!("{}{target}", self.address.prefix))
@@ -136,10 +140,13 @@ impl Exchange {
         if !body.is_empty() {
             builder = builder.header("content-type", "application/json");
         }
+        if let Some(tag) = if_match {
+            builder = builder.header("if-match", tag);
+        }
         if let Some(key) = &self.access_key {
             builder = builder.header("authorization", format!("Bearer {key}"));
         }
-        let request = builder.body(Full::new(body));
+        let request = builder.body(Full::new(body.into()));
         request.map_err(|error| Problem::field("", format!("the request cannot be made: {error}")))
     }
 

@@ -4,14 +4,20 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use outlast::core::duration::duration_text;
-use outlast::{Client, RunId};
+use outlast::core::queue::BUILT_IN_QUEUE;
+use outlast::{Client, RunId, Worker};
 use outlast_api::{
-    BatchJson, BatchRequest, BulkPreview, BulkRequest, Caller, ChildrenJson, ChunkFilter, ChunkListJson,
-    ControlledJson, CountsJson, EventFilter, EventJson, ExplanationJson, ItemPage, OperationFilter,
-    OperationJson, OutputJson, OutputQuery, PageRequest, Problem, PruneRequest, PrunedJson, ResolveJson,
-    ResolveQuery, RestartRequest, RunFilter, RunJson, SendRequest, SentJson, Service, StartRequest,
-    StartedJson, StateJson, StreamListJson, WorkerListJson, WorkflowListJson, WorldJson,
+    BackfillRequest, BackfilledJson, BatchJson, BatchRequest, BulkJson, BulkPreview, BulkRequest,
+    BulkStopRequest, Caller, ChildrenJson, ChunkFilter, ChunkListJson, ControlledJson, CountsJson,
+    EventFilter, EventJson, ExplanationJson, FailureDetailJson, FailureFilter, FailureListJson, FiringJson,
+    HookFilter, ItemPage, OpenHookJson, OperationFilter, OperationJson, OutputJson, OutputQuery, PageRequest,
+    Problem, ProblemCode, PruneRequest, PrunedJson, ResolveJson, ResolveQuery, RestartRequest, RunFilter,
+    RunJson, ScheduleControlledJson, ScheduleDefinition, ScheduleFilter, ScheduleJson, SchedulePauseRequest,
+    SchedulesControlledJson, SchedulesRequest, SendRequest, SentJson, Service, StartRequest, StartedJson,
+    StateJson, StreamListJson, WorkerListJson, WorkflowListJson, WorldJson,
 };
+
+use outlast_server::start_built_ins;
 
 use super::{Control, Surface};
 
@@ -109,6 +115,7 @@ impl Surface for Direct {
             Control::Terminate(request) => service.terminate(caller, run, request).await,
             Control::Pause(request) => service.pause(caller, run, request).await,
             Control::Resume => service.resume(caller, run).await,
+            Control::Retry(request) => service.retry(caller, run, request).await,
             Control::Wake(request) => service.wake(caller, run, request).await,
             Control::Quarantine => service.quarantine(caller, run).await,
             Control::Release => service.release(caller, run).await,
@@ -127,8 +134,102 @@ impl Surface for Direct {
         self.service.send(&self.caller, run, hook, request, None).await
     }
 
+    async fn start_bulk(&self, request: &BulkRequest) -> Result<BulkJson, Problem> {
+        self.service.start_bulk(&self.caller, request).await
+    }
+
+    async fn bulk(&self, run: RunId) -> Result<BulkJson, Problem> {
+        self.service.bulk(run).await
+    }
+
+    async fn stop_bulk(&self, run: RunId, request: &BulkStopRequest) -> Result<BulkJson, Problem> {
+        self.service.stop_bulk(&self.caller, run, request).await
+    }
+
+    async fn serve_built_ins(&self) -> Result<Option<Worker>, Problem> {
+        let workers = self.service.workers().await?.items;
+        if workers.iter().any(|worker| worker.queues.iter().any(|queue| queue == BUILT_IN_QUEUE)) {
+            return Ok(None);
+        }
+        let started = start_built_ins(self.service.client()).await;
+        started.map(Some).map_err(|error| Problem::new(ProblemCode::Unavailable, error.to_string()))
+    }
+
     async fn preview(&self, request: &BulkRequest) -> Result<BulkPreview, Problem> {
         self.service.preview_bulk(&self.caller, request).await
+    }
+
+    async fn schedules(&self, filter: &ScheduleFilter) -> Result<ItemPage<ScheduleJson>, Problem> {
+        self.service.schedules(filter).await
+    }
+
+    async fn schedule(&self, id: &str) -> Result<ScheduleJson, Problem> {
+        self.service.schedule(id).await
+    }
+
+    async fn firings(&self, id: &str, page: &PageRequest) -> Result<ItemPage<FiringJson>, Problem> {
+        self.service.firings(id, page).await
+    }
+
+    async fn create_schedule(&self, definition: &ScheduleDefinition) -> Result<ScheduleJson, Problem> {
+        self.service.create_schedule(&self.caller, definition).await
+    }
+
+    async fn replace_schedule(
+        &self,
+        id: &str,
+        definition: &ScheduleDefinition,
+        revision: u64,
+    ) -> Result<ScheduleControlledJson, Problem> {
+        self.service.replace_schedule(&self.caller, id, definition, Some(revision)).await
+    }
+
+    async fn pause_schedule(
+        &self,
+        id: &str,
+        request: &SchedulePauseRequest,
+    ) -> Result<ScheduleControlledJson, Problem> {
+        self.service.pause_schedule(&self.caller, id, request).await
+    }
+
+    async fn resume_schedule(&self, id: &str) -> Result<ScheduleControlledJson, Problem> {
+        self.service.resume_schedule(&self.caller, id).await
+    }
+
+    async fn trigger_schedule(&self, id: &str) -> Result<ScheduleControlledJson, Problem> {
+        self.service.trigger_schedule(&self.caller, id).await
+    }
+
+    async fn backfill_schedule(
+        &self,
+        id: &str,
+        request: &BackfillRequest,
+    ) -> Result<BackfilledJson, Problem> {
+        self.service.backfill_schedule(&self.caller, id, request).await
+    }
+
+    async fn delete_schedule(&self, id: &str) -> Result<(), Problem> {
+        self.service.delete_schedule(&self.caller, id, None).await
+    }
+
+    async fn pause_schedules(&self, request: &SchedulesRequest) -> Result<SchedulesControlledJson, Problem> {
+        self.service.pause_schedules(&self.caller, request).await
+    }
+
+    async fn resume_schedules(&self, request: &SchedulesRequest) -> Result<SchedulesControlledJson, Problem> {
+        self.service.resume_schedules(&self.caller, request).await
+    }
+
+    async fn hooks(&self, filter: &HookFilter) -> Result<ItemPage<OpenHookJson>, Problem> {
+        self.service.hooks(filter).await
+    }
+
+    async fn failures(&self, filter: &FailureFilter) -> Result<FailureListJson, Problem> {
+        self.service.failures(filter).await
+    }
+
+    async fn failure(&self, fingerprint: &str) -> Result<FailureDetailJson, Problem> {
+        self.service.failure(fingerprint).await
     }
 
     async fn workers(&self) -> Result<WorkerListJson, Problem> {

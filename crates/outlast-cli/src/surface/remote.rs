@@ -3,19 +3,22 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use outlast::RunId;
 use outlast::core::duration::duration_text;
+use outlast::{RunId, Worker};
 use outlast_api::{
-    BatchJson, BatchRequest, BulkPreview, BulkRequest, ChildrenJson, ChunkFilter, ChunkListJson,
-    ControlledJson, CountsJson, EventFilter, EventJson, ExplanationJson, ItemPage, OperationFilter,
-    OperationJson, OutputJson, OutputQuery, PageRequest, Problem, PruneRequest, PrunedJson, QueryPairs,
-    ResolveJson, ResolveQuery, RestartRequest, RunFilter, RunJson, SendRequest, SentJson, StartRequest,
-    StartedJson, StateJson, StreamListJson, WorkerListJson, WorkflowListJson, WorldJson,
+    BackfillRequest, BackfilledJson, BatchJson, BatchRequest, BulkJson, BulkPreview, BulkRequest,
+    BulkStopRequest, ChildrenJson, ChunkFilter, ChunkListJson, ControlledJson, CountsJson, EventFilter,
+    EventJson, ExplanationJson, FailureDetailJson, FailureFilter, FailureListJson, FiringJson, HookFilter,
+    ItemPage, OpenHookJson, OperationFilter, OperationJson, OutputJson, OutputQuery, PageRequest, Problem,
+    PruneRequest, PrunedJson, QueryPairs, ResolveJson, ResolveQuery, RestartRequest, RunFilter, RunJson,
+    ScheduleControlledJson, ScheduleDefinition, ScheduleFilter, ScheduleJson, SchedulePauseRequest,
+    SchedulesControlledJson, SchedulesRequest, SendRequest, SentJson, StartRequest, StartedJson, StateJson,
+    StreamListJson, WorkerListJson, WorkflowListJson, WorldJson, path_segment,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::connection::{Exchange, RemoteError, ServerAddress};
+use super::connection::{Asked, Exchange, RemoteError, ServerAddress};
 use super::http_body::{Answer, read_answer, write_body};
 use super::{Control, Surface};
 
@@ -64,23 +67,14 @@ impl Remote {
         time: Duration,
     ) -> Result<Answer, Problem> {
         let target = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
-        read_answer(self.exchange.ask(method, &target, body, time).await?)
+        let request = Asked { method, target, body, if_match: None };
+        read_answer(self.exchange.ask(request, time).await?)
     }
 }
 
-/// A part of a path, with everything encoded that could end it.
-fn segment(text: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~');
-    // `.` and `..` would be resolved by a proxy.
-    let is_dots = text.bytes().all(|byte| byte == b'.');
-    text.bytes().fold(String::new(), |mut encoded, byte| {
-        if is_plain(byte) && !is_dots {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-        encoded
-    })
+/// The path of a schedule, and of what belongs to it.
+fn schedule_path(id: &str, rest: &str) -> String {
+    format!("/api/schedules/{}{rest}", path_segment(id))
 }
 
 #[async_trait]
@@ -154,7 +148,7 @@ impl Surface for Remote {
     }
 
     async fn chunks(&self, run: RunId, stream: &str, filter: &ChunkFilter) -> Result<ChunkListJson, Problem> {
-        self.get(&format!("/api/runs/{run}/streams/{}", segment(stream)), &filter.to_query()).await
+        self.get(&format!("/api/runs/{run}/streams/{}", path_segment(stream)), &filter.to_query()).await
     }
 
     async fn control(&self, run: RunId, control: &Control) -> Result<ControlledJson, Problem> {
@@ -165,6 +159,7 @@ impl Surface for Remote {
             Control::Terminate(request) => self.post(&path("terminate"), request).await,
             Control::Pause(request) => self.post(&path("pause"), request).await,
             Control::Resume => self.post(&path("resume"), &nothing).await,
+            Control::Retry(request) => self.post(&path("retry"), request).await,
             Control::Wake(request) => self.post(&path("wake"), request).await,
             Control::Quarantine => self.post(&path("quarantine"), &nothing).await,
             Control::Release => self.post(&path("release"), &nothing).await,
@@ -180,11 +175,106 @@ impl Surface for Remote {
     }
 
     async fn send(&self, run: RunId, hook: &str, request: SendRequest) -> Result<SentJson, Problem> {
-        self.post(&format!("/api/runs/{run}/hooks/{}", segment(hook)), &request).await
+        self.post(&format!("/api/runs/{run}/hooks/{}", path_segment(hook)), &request).await
+    }
+
+    async fn start_bulk(&self, request: &BulkRequest) -> Result<BulkJson, Problem> {
+        self.post("/api/bulk", request).await
+    }
+
+    async fn bulk(&self, run: RunId) -> Result<BulkJson, Problem> {
+        self.get(&format!("/api/bulk/{run}"), "").await
+    }
+
+    async fn stop_bulk(&self, run: RunId, request: &BulkStopRequest) -> Result<BulkJson, Problem> {
+        self.post(&format!("/api/bulk/{run}/stop"), request).await
+    }
+
+    async fn serve_built_ins(&self) -> Result<Option<Worker>, Problem> {
+        Ok(None)
     }
 
     async fn preview(&self, request: &BulkRequest) -> Result<BulkPreview, Problem> {
         self.post("/api/bulk", request).await
+    }
+
+    async fn schedules(&self, filter: &ScheduleFilter) -> Result<ItemPage<ScheduleJson>, Problem> {
+        self.get("/api/schedules", &filter.to_query()).await
+    }
+
+    async fn schedule(&self, id: &str) -> Result<ScheduleJson, Problem> {
+        self.get(&schedule_path(id, ""), "").await
+    }
+
+    async fn firings(&self, id: &str, page: &PageRequest) -> Result<ItemPage<FiringJson>, Problem> {
+        self.get(&schedule_path(id, "/firings"), &page.to_query()).await
+    }
+
+    async fn create_schedule(&self, definition: &ScheduleDefinition) -> Result<ScheduleJson, Problem> {
+        self.post("/api/schedules", definition).await
+    }
+
+    async fn replace_schedule(
+        &self,
+        id: &str,
+        definition: &ScheduleDefinition,
+        revision: u64,
+    ) -> Result<ScheduleControlledJson, Problem> {
+        let request = Asked {
+            method: "PUT",
+            target: schedule_path(id, ""),
+            body: write_body(definition)?,
+            if_match: Some(format!("\"{revision}\"")),
+        };
+        read_answer(self.exchange.ask(request, REQUEST_TIME).await?)?.json()
+    }
+
+    async fn pause_schedule(
+        &self,
+        id: &str,
+        request: &SchedulePauseRequest,
+    ) -> Result<ScheduleControlledJson, Problem> {
+        self.post(&schedule_path(id, "/pause"), request).await
+    }
+
+    async fn resume_schedule(&self, id: &str) -> Result<ScheduleControlledJson, Problem> {
+        self.post(&schedule_path(id, "/resume"), &serde_json::Map::new()).await
+    }
+
+    async fn trigger_schedule(&self, id: &str) -> Result<ScheduleControlledJson, Problem> {
+        self.post(&schedule_path(id, "/trigger"), &serde_json::Map::new()).await
+    }
+
+    async fn backfill_schedule(
+        &self,
+        id: &str,
+        request: &BackfillRequest,
+    ) -> Result<BackfilledJson, Problem> {
+        self.post(&schedule_path(id, "/backfill"), request).await
+    }
+
+    async fn delete_schedule(&self, id: &str) -> Result<(), Problem> {
+        self.ask("DELETE", &schedule_path(id, ""), "", Vec::new(), REQUEST_TIME).await.map(drop)
+    }
+
+    async fn pause_schedules(&self, request: &SchedulesRequest) -> Result<SchedulesControlledJson, Problem> {
+        self.post("/api/schedules/pause", request).await
+    }
+
+    async fn resume_schedules(&self, request: &SchedulesRequest) -> Result<SchedulesControlledJson, Problem> {
+        self.post("/api/schedules/resume", request).await
+    }
+
+    async fn hooks(&self, filter: &HookFilter) -> Result<ItemPage<OpenHookJson>, Problem> {
+        self.get("/api/hooks", &filter.to_query()).await
+    }
+
+    async fn failures(&self, filter: &FailureFilter) -> Result<FailureListJson, Problem> {
+        self.get("/api/failures", &filter.to_query()).await
+    }
+
+    async fn failure(&self, fingerprint: &str) -> Result<FailureDetailJson, Problem> {
+        self.get(&format!("/api/failures/{}", path_segment(fingerprint)), "").await
     }
 
     async fn workers(&self) -> Result<WorkerListJson, Problem> {
@@ -197,18 +287,5 @@ impl Surface for Remote {
 
     async fn prune(&self, request: &PruneRequest) -> Result<PrunedJson, Problem> {
         self.post("/api/world/prune", request).await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_part_of_a_path_cannot_leave_it() {
-        assert_eq!(segment("rating"), "rating");
-        assert_eq!(segment("a/b?c#d e"), "a%2Fb%3Fc%23d%20e");
-        assert_eq!(segment(".."), "%2E%2E");
-        assert_eq!(segment("ü"), "%C3%BC");
     }
 }

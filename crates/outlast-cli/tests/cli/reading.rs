@@ -1,5 +1,7 @@
 //! Commands that read runs, for people.
 
+use outlast_api::FailureListJson;
+
 use super::support::Place;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -64,5 +66,33 @@ async fn many_runs_are_started_from_a_file() {
     assert!(called.err.contains("2 started, 0 existed already, 0 refused"), "{called:?}");
     let again = place.call(&["start", "--batch", "starts.jsonl"]).await.ok();
     assert!(again.err.contains("1 started, 1 existed already"), "{again:?}");
+    place.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hooks_failures_workers_and_workflows_are_shown() {
+    let place = Place::new().await;
+    let run = place.client.start_json("survey", 1, "null").key("survey-1").await.unwrap();
+    place.suspended(run.id()).await;
+    let hooks = place.call(&["hook", "list", "--name", "rating"]).await.ok().out;
+    assert!(hooks.contains("rating") && hooks.contains("survey-1"), "{hooks}");
+    assert!(place.call(&["hook", "list", "--name", "other"]).await.ok().err.contains("no run waits"));
+    for _ in 0..2 {
+        assert_eq!(place.call(&["start", "checkout", "13", "--wait"]).await.code, 7);
+    }
+    let failures: FailureListJson = place.call(&["failure", "list", "--json"]).await.ok().json();
+    assert_eq!((failures.items.len(), failures.items[0].count), (1, 2));
+    let listed = place.call(&["failure", "list"]).await.ok().out;
+    assert!(listed.contains("card declined") && listed.contains("charge"), "{listed}");
+    let shown = place.call(&["failure", "show", &failures.items[0].fingerprint]).await.ok().out;
+    assert_eq!(shown.matches("✕ failed").count(), 2, "{shown}");
+    assert_eq!(place.call(&["failure", "show", "0000000000000001"]).await.code, 3);
+    let worker = place.client.workers().await.unwrap().remove(0);
+    let shown = place.call(&["worker", "show", &worker.session.to_string()]).await.ok().out;
+    assert!(shown.contains("queues     default") && shown.contains("checkout v1"), "{shown}");
+    assert_eq!(place.call(&["worker", "show", "nobody:1"]).await.code, 3);
+    let shown = place.call(&["workflow", "show", "checkout"]).await.ok().out;
+    assert!(shown.contains("versions  v1"), "{shown}");
+    assert_eq!(place.call(&["workflow", "show", "other"]).await.code, 3);
     place.stop().await;
 }

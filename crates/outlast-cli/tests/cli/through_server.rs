@@ -55,6 +55,14 @@ async fn output_does_not_depend_on_the_connection() {
     served.call(&place, &["send", "s-1", "rating", "5"]).await.ok();
     assert_eq!(served.call(&place, &["run", "output", "s-1", "--wait"]).await.ok().out, "5\n");
     assert_eq!(served.call(&place, &["start", "checkout", "13", "--wait"]).await.code, 7);
+    for command in
+        [&["run", "retry", "@failed", "--dry-run"][..], &["run", "retry", "@failed", "--dry-run", "--json"]]
+    {
+        let (direct, remote) = (place.call(command).await.ok(), served.call(&place, command).await.ok());
+        assert_eq!(direct.out, remote.out, "{command:?}");
+    }
+    let plan = place.call(&["run", "retry", "@failed", "--dry-run"]).await.ok();
+    assert!(plan.out.contains("would retry") && plan.out.contains("   0  step "), "{plan:?}");
     let failed = served.call(&place, &["run", "restart", "@failed", "--input", "4", "--wait"]).await.ok();
     assert!(failed.out.contains("payment of 4"), "{failed:?}");
     served.shutdown.cancel();

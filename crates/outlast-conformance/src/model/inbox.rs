@@ -115,7 +115,7 @@ impl ModelRun {
     pub(super) fn accept(&mut self, message: NewMessage, now: Timestamp) -> Sent {
         let NewMessage { id, body, headers, .. } = message;
         let position = self.inbox.len() as u64 + 1;
-        let sent = Sent { position, cancel_was_requested: self.view.is_cancel_requested };
+        let sent = Sent { position, cancel_was_requested: self.view.is_cancel_requested, is_repeated: false };
         self.answers.push((id, sent));
         self.view.is_cancel_requested |= matches!(body, MessageBody::Cancel { .. });
         self.view.sent = position;

@@ -190,7 +190,8 @@ impl Model {
         for run in &self.runs {
             let Some(known) = &run.start.key else { continue };
             if known.text == key.text {
-                let is_free = key.policy == KeyPolicy::WhileRunning && run.view.status.is_final();
+                let is_free =
+                    start.replaces() || key.policy == KeyPolicy::WhileRunning && run.view.status.is_final();
                 if is_free || key.window.is_some_and(|window| now.since(run.view.created_at) >= window) {
                     return Ok(None);
                 }

@@ -60,6 +60,7 @@ pub(super) fn start(case: &Case, new: NewStart) -> Start {
         deadline: new.deadline_in_micros.map(later),
         policy: None,
         requester: None,
+        ending: None,
         ..start
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast::StepContext;
+use outlast::{RunEnd, StepContext};
 use outlast_core::{Clock, Event, OpNumber, RunId};
 
 use super::coverage::Situation;
@@ -27,6 +27,12 @@ pub(super) struct AttemptLog {
     pub(super) returned: BTreeMap<(RunId, OpNumber), BTreeSet<u64>>,
     /// The attempt that sent each heartbeat, by its details.
     details: BTreeMap<u64, (RunId, OpNumber, u32)>,
+    /// The execution that wrote the chunks of an output, and their number.
+    pub(super) wrote: BTreeMap<u64, (u64, u8)>,
+    /// The ends of runs that the step after them was told.
+    pub(super) finished: BTreeSet<(RunId, &'static str)>,
+    /// The attempts that are running, by run and claim.
+    running: BTreeMap<(RunId, u64, String), BTreeSet<OpNumber>>,
     last: u64,
 }
 
@@ -38,13 +44,31 @@ impl AttemptLog {
     }
 }
 
+/// An attempt that is running, until this is dropped.
+pub(super) struct RunningAttempt {
+    env: Arc<Environment>,
+    key: (RunId, u64, String),
+    op: OpNumber,
+}
+
+impl Drop for RunningAttempt {
+    fn drop(&mut self) {
+        if let Some(running) = self.env.attempt_log.lock().running.get_mut(&self.key) {
+            running.remove(&self.op);
+        }
+    }
+}
+
 impl Environment {
     /// The run and operation under which a step is executed: a queued step is a run of its own.
     async fn executing_run(&self, run: RunId, op: OpNumber) -> (RunId, OpNumber) {
         let history = self.history(run).await;
         let mut events = history.iter().flat_map(|turn| &turn.events);
         let queued = events.find_map(|event| match event {
-            Event::StepStarted { op: requested_at, queued: Some(queued), .. } if *requested_at == op => {
+            Event::StepStarted { op: requested_at, queued: Some(queued), .. }
+            | Event::CompensationStarted { op: requested_at, queued: Some(queued), .. }
+                if *requested_at == op =>
+            {
                 Some(queued.run)
             }
             _ => None,
@@ -107,7 +131,9 @@ impl StepState {
         let attempt = cx.attempt();
         let history = self.env.history(run).await;
         let events = || history.iter().flat_map(|turn| &turn.events).filter(|event| event.op() == Some(op));
-        if !events().any(|event| matches!(event, Event::StepStarted { .. })) {
+        let is_announced =
+            |event: &Event| matches!(event, Event::StepStarted { .. } | Event::CompensationStarted { .. });
+        if !events().any(is_announced) {
             return Some("it was not announced".into());
         }
         if attempt > 1 {
@@ -136,6 +162,65 @@ impl StepState {
             .and_then(|turn| observer.commit_answered_at.get(&(turn.id, self.node.name.clone())).copied());
         let is_late = known.is_some_and(|known| requested_at > known + Duration::from_millis(1));
         (is_late && !cx.is_cancelled()).then(|| "its step was dropped or cancelled before".into())
+    }
+
+    /// Registers an attempt as running, until the returned value is dropped. A compensation with which a run ends begins
+    /// only when no other attempt of the run is running.
+    pub(super) async fn run_attempt(&self, cx: &StepContext<Self>) -> RunningAttempt {
+        let (run, op) = (cx.run(), cx.op());
+        let (executing, _) = self.env.executing_run(run, op).await;
+        let holds = self.env.observer.lock().holds(executing);
+        let key = (executing, holds, self.node.name.clone());
+        let is_last = self.compensates_at_end(run, op).await;
+        let mut attempt_log = self.env.attempt_log.lock();
+        let running = attempt_log.running.entry(key.clone()).or_default();
+        let others: Vec<_> = running.iter().copied().filter(|other| *other != op).collect();
+        running.insert(op);
+        drop(attempt_log);
+        if is_last && !others.is_empty() && !cx.is_cancelled() {
+            self.env.report_violation(format!(
+                "compensation {op} of run {run} begins while attempts at {others:?} are running"
+            ));
+        }
+        RunningAttempt { env: self.env.clone(), key, op }
+    }
+
+    /// Whether a step is a compensation with which its run ends.
+    async fn compensates_at_end(&self, run: RunId, wanted: OpNumber) -> bool {
+        let history = self.env.history(run).await;
+        let mut has_decided = false;
+        for event in history.iter().flat_map(|turn| &turn.events) {
+            match event {
+                Event::RunCompensating { .. } | Event::RunRetrying(_) => has_decided = true,
+                Event::RunContinued(_) => has_decided = false,
+                Event::CompensationStarted { op, .. } if *op == wanted => return has_decided,
+                _ => {}
+            }
+        }
+        false
+    }
+
+    /// A number that no other attempt gets.
+    pub(super) fn next_token(&self) -> u64 {
+        let mut attempt_log = self.env.attempt_log.lock();
+        attempt_log.last += 1;
+        attempt_log.last
+    }
+
+    /// Records which chunks belong to an output.
+    pub(super) fn wrote(&self, output: u64, execution: u64, chunks: u8) {
+        self.env.attempt_log.lock().wrote.insert(output, (execution, chunks));
+    }
+
+    /// Records the end of a run, in the step after it.
+    pub(super) async fn run_finished(&self, end: &RunEnd) {
+        self.node.wait_until_running().await;
+        self.env.log(&self.node.name, format_args!("{} has ended: {}", short_run(end.run), end.status));
+        self.env.attempt_log.lock().finished.insert((end.run, end.status.as_str()));
+        let view = self.env.inner.run(end.run).await;
+        if !view.is_ok_and(|view| view.status == end.status) {
+            self.env.report_violation(format!("the step after run {} was told {}", end.run, end.status));
+        }
     }
 
     /// Checks the heartbeat details that an attempt got from an earlier one.

@@ -4,17 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use outlast_core::{
-    BuiltInRuns, Clock, Event, History, OpNumber, Outcome, QueuedSteps, RunId, RunQuery, RunView, Status,
-    Timestamp, TurnRecord,
+    BuiltInRuns, Clock, Event, History, OpNumber, Outcome, QueuedSteps, RunId, RunQuery, RunStarted, RunView,
+    Status, Timestamp, TurnRecord,
 };
 use parking_lot::Mutex;
 
 use super::client::Acknowledged;
+use super::compensations::check_compensations;
 use super::coverage::Coverage;
+use super::ends::check_run_end;
 use super::environment::Environment;
 use super::hooks::check_hooks;
+use super::orchestration::{cascading, retried};
 use super::program::{play, rare};
+use super::schedules::check_schedules;
 use super::situations::count_situations;
+use super::streams::check_streams;
 use super::values::token_of;
 
 /// A run at the end of the simulation.
@@ -28,6 +33,19 @@ impl FinalRun {
         self.turns.iter().flat_map(|turn| &turn.events)
     }
 
+    /// Whether its workflow is one of the simulation, and not a queued step or a schedule.
+    fn has_text_output(&self) -> bool {
+        !self.view.is_queued_step() && !self.view.is_built_in()
+    }
+
+    /// How it was started.
+    pub(super) fn started(&self) -> Option<&RunStarted> {
+        match self.events().next() {
+            Some(Event::RunStarted(started)) => Some(started),
+            _ => None,
+        }
+    }
+
     /// The rules of its history.
     pub(super) fn rules(&self) -> u32 {
         match self.events().next() {
@@ -36,12 +54,23 @@ impl FinalRun {
         }
     }
 
-    fn outcome(&self) -> Option<Outcome> {
+    /// The outcome without what a parent does not get: the list of failed compensations, and the operation of the child that
+    /// the failure came from.
+    fn outcome_for_parent(&self) -> Option<Outcome> {
+        let mut outcome = self.outcome()?;
+        if let Outcome::Failed(failure) | Outcome::Cancelled(failure) = &mut outcome {
+            failure.failed_compensations = Default::default();
+            failure.op = None;
+        }
+        Some(outcome)
+    }
+
+    pub(super) fn outcome(&self) -> Option<Outcome> {
         self.events().last().and_then(Outcome::of_final)
     }
 }
 
-type FinalRuns = BTreeMap<RunId, FinalRun>;
+pub(super) type FinalRuns = BTreeMap<RunId, FinalRun>;
 
 /// Runs all checks when all runs have ended.
 pub(super) async fn check(env: &Arc<Environment>, acknowledged: &Mutex<Acknowledged>) {
@@ -69,8 +98,12 @@ pub(super) async fn check(env: &Arc<Environment>, acknowledged: &Mutex<Acknowled
         count_situations(final_run, &mut coverage);
         check_replay(final_run, &mut violations);
         check_children(env, final_run, &final_runs, &mut violations);
+        check_compensations(final_run, &mut violations, &mut coverage);
+        check_run_end(env, final_run, &final_runs, &mut violations, &mut coverage);
+        check_streams(env, final_run, &mut violations, &mut coverage).await;
         check_queued(final_run, &final_runs, &mut violations);
     }
+    check_schedules(&final_runs, &mut violations, &mut coverage);
     check_acknowledged(&acknowledged.lock(), &final_runs, &mut violations);
     violations.into_iter().for_each(|violation| env.report_violation(violation));
     for final_run in final_runs.values() {
@@ -134,6 +167,7 @@ fn check_history(final_run: &FinalRun, violations: &mut Vec<String>) {
         let (begins, ends) = ops.entry(op).or_default();
         match event {
             Event::StepStarted { .. }
+            | Event::CompensationStarted { .. }
             | Event::TimerStarted { .. }
             | Event::HookOpened { .. }
             | Event::ChildStarted(_) => *begins += 1,
@@ -181,7 +215,9 @@ fn check_steps(env: &Environment, final_run: &FinalRun, violations: &mut Vec<Str
             Event::StepStarted { op, name, .. } => drop(names.insert(*op, name.clone())),
             Event::StepCompleted { op, output } => {
                 *ended.entry(*op).or_insert(0) += 1;
-                let is_call = names.get(op).is_some_and(|name| name.starts_with("call-"));
+                // Their outputs are not those of attempts in the log.
+                let is_call =
+                    names.get(op).is_some_and(|name| name.starts_with("call-") || &**name == "finished");
                 let token: u64 = output.decode().unwrap_or_default();
                 let requested_by = final_run.view.parent.filter(|_| final_run.view.is_queued_step());
                 let requested =
@@ -283,7 +319,7 @@ fn check_replay(final_run: &FinalRun, violations: &mut Vec<String>) {
         if history.turns.is_empty() {
             continue;
         }
-        if let Err(error) = outlast::replay((play, rare), history) {
+        if let Err(error) = outlast::replay((play, rare, retried, cascading), history) {
             violations.push(format!("run {run} does not replay {turns} turns: {}", error.message()));
         }
     }
@@ -314,7 +350,7 @@ fn check_children(
             // The start of the child was refused.
             None if matches!(outcome, Outcome::Failed(_)) => {}
             None => violations.push(format!("run {parent} has the outcome of a child that does not exist")),
-            Some(child) if child.outcome() == Some(outcome.clone()) => {}
+            Some(child) if child.outcome_for_parent() == Some(outcome.clone()) => {}
             Some(child) => violations.push(format!(
                 "run {parent} has the outcome {outcome:?} of its child {}, which ended with {:?}",
                 child.view.id,
@@ -337,7 +373,8 @@ fn check_queued(final_run: &FinalRun, final_runs: &FinalRuns, violations: &mut V
     let mut queued = BTreeMap::new();
     for event in final_run.events() {
         let (op, outcome) = match event {
-            Event::StepStarted { op, queued: Some(step), .. } => {
+            Event::StepStarted { op, queued: Some(step), .. }
+            | Event::CompensationStarted { op, queued: Some(step), .. } => {
                 queued.insert(*op, step.run);
                 continue;
             }
@@ -393,9 +430,8 @@ fn check_acknowledged(acknowledged: &Acknowledged, final_runs: &FinalRuns, viola
             violations.push(format!("{sender} sent run {run} {tokens:?}, but its history has {received:?}"));
         }
     }
-    let of_workflows =
-        |run: &RunId| final_runs.get(run).is_none_or(|final_run| !final_run.view.is_queued_step());
-    // The output of a queued step is no text.
+    let of_workflows = |run: &RunId| final_runs.get(run).is_none_or(|final_run| final_run.has_text_output());
+    // The output of a queued step or schedule is no text.
     for (run, output) in acknowledged.outputs.iter().filter(|(run, _)| of_workflows(run)) {
         let ended = final_runs.get(run).and_then(FinalRun::outcome).map(|outcome| match outcome {
             Outcome::Completed(output) => output.decode().map_err(|error| error.to_string()),

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use outlast::{Client, Error, Status};
+use outlast::{CatchUp, Client, Error, Status};
 use outlast_core::event::RULES;
-use outlast_core::queue::default_queue;
+use outlast_core::queue::{BUILT_IN_PREFIX, default_queue};
 use outlast_core::{
     BuiltInRuns, Headers, MessageBody, MessageId, NewMessage, Payload, QueuedSteps, RunId, RunQuery, Start,
     Tags, TurnId, World, WorldError,
@@ -18,7 +18,9 @@ use super::clock::sleep;
 use super::environment::{Environment, short_run};
 use super::generate::any_program;
 use super::node::Node;
+use super::orchestration::{cascading, retried};
 use super::program::{Program, QUEUES, SHORT_PAUSES, play, rare};
+use super::schedules::{any_overlap, delete_schedules, schedule_name};
 use super::values::{PayloadType, unreadable_payload};
 use super::workers::Build;
 
@@ -88,6 +90,10 @@ impl SimulatedClient {
                 let cancelled = self.client.cancel(run, "cancelled by the simulation").await;
                 self.log(format_args!("cancelled {}: {}", short_run(run), cancelled.is_ok()));
             }
+            (20, _) if self.env.profile.is_orchestrated => self.schedule().await,
+            (21, Some(run)) if self.env.profile.is_orchestrated => {
+                self.send_raw(run, MessageBody::Compensate { reason: "enough".into() }).await;
+            }
             (15, Some(run)) => self.send_raw(run, MessageBody::Terminate { reason: "enough".into() }).await,
             (16, Some(run)) => self.send_raw(run, MessageBody::Wake { op: None }).await,
             (17, Some(run)) => self.send_raw(run, MessageBody::Cancel { reason: "by hand".into() }).await,
@@ -125,7 +131,13 @@ impl SimulatedClient {
         };
         let is_rare = key.map_or_else(|| self.rng.u32(0..5) == 0, |key| key == 0);
         let client = self.client.clone();
-        let mut start = if is_rare { client.start(rare, &program) } else { client.start(play, &program) };
+        let strategy = if self.env.profile.is_orchestrated && key.is_none() { self.rng.u32(0..4) } else { 0 };
+        let mut start = match strategy {
+            1 => client.start(retried, &program),
+            2 => client.start(cascading, &program),
+            _ if is_rare => client.start(rare, &program),
+            _ => client.start(play, &program),
+        };
         let key = key.map(|key| format!("key-{key}"));
         if let Some(key) = &key {
             start = start.key(key);
@@ -143,6 +155,23 @@ impl SimulatedClient {
             }
             Err(error) => self.log(format_args!("start failed: {}", error.message())),
         }
+    }
+
+    /// Creates a schedule, or changes it.
+    async fn schedule(&mut self) {
+        if self.env.is_real_time {
+            return;
+        }
+        let (client, rng) = (self.client.clone(), &mut self.rng);
+        let name = schedule_name(rng.u8(0..2));
+        let every = format!("{}ms", rng.u64(1_000..6_000));
+        let mut schedule = client.schedule(&name).every(&every).overlap(any_overlap(rng));
+        schedule = schedule.catch_up([CatchUp::None, CatchUp::Last, CatchUp::All(3)][rng.usize(0..3)]);
+        if rng.bool() {
+            schedule = schedule.jitter("700ms");
+        }
+        let created = schedule.start(play, any_program(rng, 1)).await;
+        self.log(format_args!("schedule {name} every {every}: {}", created.is_ok()));
     }
 
     /// Starts a run by a call to the world, with options that the client's builder lacks; sometimes twice with the
@@ -172,6 +201,7 @@ impl SimulatedClient {
             deadline: limit.map(|limit| now.plus(limit)),
             policy: None,
             requester: None,
+            ending: None,
         };
         for _ in 0..self.rng.u32(1..3) {
             let answers = self.world.start(vec![start.clone()]).await;
@@ -232,7 +262,7 @@ impl SimulatedClient {
 
     /// Sends a message by a call to the world; sometimes twice.
     async fn send_raw(&mut self, run: RunId, body: MessageBody) {
-        let is_end = matches!(body, MessageBody::Terminate { .. });
+        let is_end = matches!(body, MessageBody::Terminate { .. } | MessageBody::Compensate { .. });
         let id = MessageId::from_bits(self.bits());
         let message = NewMessage { id, run, body, headers: Headers::new() };
         let mut first = None;
@@ -300,6 +330,7 @@ pub(super) async fn unblock_runs(
         ..RunQuery::default()
     };
     let mut open = 0;
+    delete_schedules(env).await;
     for run in env.inner.runs(query).await?.runs {
         open += usize::from(!run.status.is_final());
         if run.marks.is_paused() {
@@ -319,6 +350,9 @@ pub(super) async fn unblock_runs(
         }
         for wait in run.waits {
             let outlast_core::Wait::Hook { name, .. } = wait else { continue };
+            if run.workflow.starts_with(BUILT_IN_PREFIX) {
+                continue;
+            }
             let token = {
                 let mut acknowledged = acknowledged.lock();
                 acknowledged.last += 1;
@@ -328,7 +362,7 @@ pub(super) async fn unblock_runs(
             let shape = PayloadType::ALL[env.random(|rng| rng.usize(0..PayloadType::ALL.len()))];
             let payload = Payload::json(&shape.payload(token))
                 .map_err(|error| WorldError::invalid(error.to_string()))?;
-            let body = MessageBody::Hook { name: name.into(), payload };
+            let body = MessageBody::Hook { name: name.into(), payload, to: Default::default() };
             let id = MessageId::from_bits(u128::from(token) | (0xfeed << 100));
             let message = NewMessage { id, run: run.id, body, headers: Headers::new() };
             let _ended = env.clone().send(node.clone(), vec![message]).await?;

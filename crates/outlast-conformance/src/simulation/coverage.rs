@@ -76,11 +76,31 @@ pub enum Situation {
     CancelledDuringAttempt,
     /// A workflow cancelled a step that nobody attempted.
     CancelledBetweenAttempts,
+    /// A run compensated before its end.
+    Compensated,
+    /// A saga compensated, and its run continued.
+    SagaCompensated,
+    /// A run that failed was to begin again.
+    Retried,
+    /// The compensations of a failed try ran before the next one.
+    CompensatedBeforeRetry,
+    /// A step followed the end of a run.
+    StepAfterEnd,
+    /// A run was cancelled because its child failed.
+    Cascaded,
+    /// An iteration of a loop ended, and replays skip it.
+    SkippedIteration,
+    /// A reader saw the chunks of an attempt that counts.
+    ChunksRead,
+    /// Chunks were superseded by those of a newer attempt.
+    ChunksSuperseded,
+    /// A schedule started a run.
+    Fired,
 }
 
 impl Situation {
     /// All of them.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 44] = [
         Self::ShieldedAfterCancel,
         Self::CancelDuringStep,
         Self::DeadlineDuringStep,
@@ -115,7 +135,22 @@ impl Situation {
         Self::QueuedStep,
         Self::CancelledDuringAttempt,
         Self::CancelledBetweenAttempts,
+        Self::Compensated,
+        Self::SagaCompensated,
+        Self::Retried,
+        Self::CompensatedBeforeRetry,
+        Self::StepAfterEnd,
+        Self::Cascaded,
+        Self::SkippedIteration,
+        Self::ChunksRead,
+        Self::ChunksSuperseded,
+        Self::Fired,
     ];
+
+    /// Whether only seeds from [`ORCHESTRATED_SEEDS`](super::ORCHESTRATED_SEEDS) on reach it.
+    pub fn needs_orchestrated_seeds(self) -> bool {
+        self as usize >= Self::Compensated as usize
+    }
 
     /// Whether only seeds from [`DEFERRED_SEEDS`](super::DEFERRED_SEEDS) on reach it.
     pub fn needs_deferred_seeds(self) -> bool {

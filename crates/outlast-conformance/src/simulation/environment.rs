@@ -18,7 +18,7 @@ use super::coverage::Situation;
 use super::faults::{Call, CallPlan, Profile};
 use super::node::Node;
 use super::observer::Observer;
-use super::{DEFERRED_SEEDS, QUEUED_SEEDS};
+use super::{DEFERRED_SEEDS, ORCHESTRATED_SEEDS, QUEUED_SEEDS};
 
 /// The limit of calls to the world in one simulation. More calls mean an endless loop.
 const CALLS_MAX: u64 = 400_000;
@@ -57,7 +57,9 @@ impl Environment {
     /// An environment on the world in memory.
     pub(super) fn new(seed: u64, keeps_all: bool, clock: SimulationClock) -> Arc<Self> {
         let memory = MemoryWorld::new(Arc::new(clock.clone()));
-        let memory = if seed >= DEFERRED_SEEDS { memory.with_deferred_effects() } else { memory };
+        let is_deferred =
+            if seed >= ORCHESTRATED_SEEDS { seed.is_multiple_of(3) } else { seed >= DEFERRED_SEEDS };
+        let memory = if is_deferred { memory.with_deferred_effects() } else { memory };
         let memory = Arc::new(memory);
         let inner = memory.clone();
         let env = Self { memory: Some(memory), ..Self::on(inner, seed, keeps_all, clock) };
@@ -71,7 +73,8 @@ impl Environment {
     pub(super) fn on(inner: Arc<dyn World>, seed: u64, keeps_all: bool, clock: SimulationClock) -> Self {
         let mut rng = Rng::with_seed(seed);
         let profile = Profile::choose(&mut rng);
-        let has_old_rules = seed >= DEFERRED_SEEDS;
+        let is_orchestrated = seed >= ORCHESTRATED_SEEDS;
+        let has_old_rules = seed >= DEFERRED_SEEDS && !is_orchestrated;
         let trace = Trace { keeps_all, lines: VecDeque::new(), hash: DefaultHasher::new(), calls: 0 };
         Self {
             inner,
@@ -79,10 +82,11 @@ impl Environment {
             is_real_time: false,
             clock,
             profile: Profile {
-                has_queues: seed >= QUEUED_SEEDS,
+                has_queues: if is_orchestrated { seed.is_multiple_of(2) } else { seed >= QUEUED_SEEDS },
+                is_orchestrated,
                 has_old_rules,
                 // Under rules 1 a value that cannot be decoded is an error, which the other build would not replay.
-                has_older_build: profile.has_older_build && !has_old_rules,
+                has_older_build: profile.has_older_build && !has_old_rules && !is_orchestrated,
                 ..profile
             },
             observer: Mutex::default(),

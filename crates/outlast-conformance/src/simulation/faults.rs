@@ -16,6 +16,7 @@ pub(super) enum Call {
     Leave,
     Join,
     Takeover,
+    WriteChunks,
     Read,
 }
 
@@ -88,6 +89,8 @@ pub(super) struct Profile {
     pub(super) has_clock_jumps: bool,
     /// Whether steps are queued, and workers serve some queues.
     pub(super) has_queues: bool,
+    /// Whether programs have compensations, loops, streams and strategies, and clients create schedules.
+    pub(super) is_orchestrated: bool,
     /// Whether the partial build is an older one that knows fewer rules.
     pub(super) has_old_rules: bool,
     /// Whether the partial build is an older one that cannot decode all values.
@@ -113,6 +116,7 @@ impl Profile {
             has_disturbances: false,
             has_clock_jumps: false,
             has_queues: false,
+            is_orchestrated: false,
             has_old_rules: false,
             has_older_build: rng.bool(),
             hook_limit: (rng.u32(0..3) == 0).then(|| rng.usize(1..6)),

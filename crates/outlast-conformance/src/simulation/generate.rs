@@ -1,10 +1,27 @@
 //! Random programs.
 
+use std::cell::Cell;
+
 use fastrand::Rng;
 use outlast::prelude::*;
 
+use super::orchestration::any_feature;
 use super::program::{Ending, Job, Leaf, Program};
 use super::values::PayloadType;
+
+thread_local! {
+    /// Whether the programs of the simulation on this thread have features that only some seeds draw.
+    static HAS_FEATURES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Sets whether programs have features that only some seeds draw.
+pub(super) fn set_features(has_features: bool) {
+    HAS_FEATURES.set(has_features);
+}
+
+fn has_features() -> bool {
+    HAS_FEATURES.get()
+}
 
 /// A random program of at most this nesting depth.
 pub(super) fn any_program(rng: &mut Rng, depth: u32) -> Program {
@@ -22,7 +39,11 @@ pub(super) fn any_program(rng: &mut Rng, depth: u32) -> Program {
     Program::Continue(Box::new(first), Box::new(any_program(rng, depth - 1)))
 }
 
-fn any_part(rng: &mut Rng, depth: u32) -> Program {
+/// A random part of a program.
+pub(super) fn any_part(rng: &mut Rng, depth: u32) -> Program {
+    if has_features() && rng.u32(0..4) == 0 {
+        return any_feature(rng, depth);
+    }
     if depth == 0 || rng.u32(0..3) == 0 {
         return any_simple(rng, depth);
     }
@@ -119,7 +140,7 @@ fn any_wanted(rng: &mut Rng) -> PayloadType {
     if rng.bool() { PayloadType::Number } else { PayloadType::ALL[rng.usize(0..PayloadType::ALL.len())] }
 }
 
-fn any_job(rng: &mut Rng) -> Job {
+pub(super) fn any_job(rng: &mut Rng) -> Job {
     let millis = if rng.bool() { rng.u64(0..50) } else { any_millis(rng) };
     let fails = if rng.bool() { 0 } else { rng.u32(0..5) };
     let ending = [Ending::Error, Ending::Error, Ending::Fatal, Ending::Panic][rng.usize(0..4)];

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use outlast_core::turn::BasedOn;
 use outlast_core::{
-    Committed, Event, Headers, MessageBody, MessageId, NewMessage, OpNumber, RunId, SessionId, Start,
-    Started, Then, Timestamp, Turn, TurnId, TurnRecord, WorldError,
+    Committed, Event, Headers, KeyPolicy, MessageBody, MessageId, NewMessage, OpNumber, RunId, SessionId,
+    Start, Started, Then, Timestamp, Turn, TurnId, TurnRecord, WorldError,
 };
 
 use super::coverage::{Coverage, Situation};
@@ -135,7 +135,7 @@ impl Observer {
         first: Option<TurnRecord>,
     ) -> Option<String> {
         let Ok(started) = answer else { return None };
-        if let Some(key) = &start.key {
+        if let Some(key) = start.key.as_ref().filter(|key| key.policy == KeyPolicy::Kept) {
             let named = *self.keys.entry(key.text.clone()).or_insert(started.run);
             if named != started.run {
                 return Some(format!("key `{}` returned run {named}, and now {}", key.text, started.run));

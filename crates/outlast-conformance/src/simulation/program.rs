@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::attempt_log::StepState;
 use super::clock::sleep;
+use super::orchestration::Feature;
 use super::values::{Number, PayloadType, Text, register_hook};
 
 /// What a step does.
@@ -114,6 +115,8 @@ pub(super) enum Program {
     },
     /// Executes a program, then continues as a new generation with another one.
     Continue(Box<Program>, Box<Program>),
+    /// A part that only some seeds draw.
+    Feature(Feature),
     /// Executes the inner program. The older build cannot decode it as an input.
     Newer(Box<Program>),
     Fail,
@@ -157,8 +160,13 @@ pub(super) async fn time_limited(cx: StepContext<StepState>, job: Job) -> Result
     attempt(&cx, &job, false).await
 }
 
-async fn attempt(cx: &StepContext<StepState>, job: &Job, is_at_most_once: bool) -> Result<u64, StepError> {
+pub(super) async fn attempt(
+    cx: &StepContext<StepState>,
+    job: &Job,
+    is_at_most_once: bool,
+) -> Result<u64, StepError> {
     cx.state().begin(cx, is_at_most_once, job.is_shielded).await;
+    let _running = cx.state().run_attempt(cx).await;
     let part = std::time::Duration::from_millis(job.millis) / 2;
     let working = async {
         for _ in 0..2 {
@@ -224,13 +232,17 @@ fn scaled(ctx: &Context, millis: u64) -> u64 {
 }
 
 impl Job {
-    fn scaled(&self, ctx: &Context) -> Self {
+    pub(super) fn scaled(&self, ctx: &Context) -> Self {
         Self { millis: scaled(ctx, self.millis), is_shielded: ctx.is_shielded(), ..self.clone() }
     }
 
     /// Queues some steps if the run has the header. The job decides which, so that programs are the same with and
     /// without queues.
-    fn queued_if_enabled(&self, ctx: &Context, step: StepOperation<u64, Self>) -> StepOperation<u64, Self> {
+    pub(super) fn queued_if_enabled(
+        &self,
+        ctx: &Context,
+        step: StepOperation<u64, Self>,
+    ) -> StepOperation<u64, Self> {
         if !ctx.headers().contains_key(QUEUES) {
             return step;
         }
@@ -350,7 +362,7 @@ impl<const OLDER: bool> RequestedOperation<OLDER> {
 type Interpreted<'a> = Pin<Box<dyn Future<Output = Result<String, Error>> + Send + 'a>>;
 
 /// Executes a program, and returns a trace of its results.
-fn interpret<'a, const OLDER: bool>(ctx: &'a Context, program: &'a Program) -> Interpreted<'a> {
+pub(super) fn interpret<'a, const OLDER: bool>(ctx: &'a Context, program: &'a Program) -> Interpreted<'a> {
     Box::pin(async move {
         Ok(match program {
             Program::Await(leaf) => leaf.request::<OLDER>(ctx).outcome().await?,
@@ -403,6 +415,7 @@ fn interpret<'a, const OLDER: bool>(ctx: &'a Context, program: &'a Program) -> I
                 interpret::<OLDER>(ctx, first).await?;
                 return ctx.continue_as(&**next);
             }
+            Program::Feature(feature) => feature.execute::<OLDER>(ctx).await?,
             Program::Newer(program) => interpret::<OLDER>(ctx, program).await?,
             Program::Fail => return Err(Error::msg("failed as planned")),
             many => at_once::<OLDER>(ctx, many).await?,

@@ -31,6 +31,9 @@ pub(super) fn count_situations(final_run: &FinalRun, coverage: &mut Coverage) {
                     coverage.record(Situation::ChildOfEarlierGeneration);
                 }
             }
+            Event::IterationEnded(ended) if ended.cut.is_some() => {
+                coverage.record(Situation::SkippedIteration);
+            }
             Event::StepStarted { queued: Some(_), .. } => coverage.record(Situation::QueuedStep),
             Event::OperationCancelled { op } if steps.contains_key(op) => {
                 cancelled.insert(*op);

@@ -13,6 +13,7 @@ use super::client::{Acknowledged, SimulatedClient};
 use super::clock::sleep;
 use super::environment::{Environment, short_session};
 use super::node::Node;
+use super::orchestration::{cascading, finished, retried, stream_work, undo_plain, undo_work};
 use super::program::{FAR, once, play, play_older, rare, time_limited, work, work_older};
 use super::signal::Signal;
 use super::world::SimulatedWorld;
@@ -123,6 +124,12 @@ impl WorkerSlot {
             Build::Partial if self.env.profile.has_older_build => builder.register((play_older, work_older)),
             Build::Partial => builder.register((play, work)),
         };
+        if self.env.profile.is_orchestrated {
+            builder = builder.register((undo_work, undo_plain));
+            if self.build == Build::Complete {
+                builder = builder.register((retried, cascading, stream_work, finished));
+            }
+        }
         if self.env.profile.has_old_rules && self.build == Build::Partial {
             builder = builder.rules(1);
         }

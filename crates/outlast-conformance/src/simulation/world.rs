@@ -8,7 +8,8 @@ use outlast_core::world::Answers;
 use outlast_core::{
     Beat, Busy, ClaimRequest, Clock, Committed, Counts, Delivered, Ended, HeartbeatDetails, HeldRun, Join,
     Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId, Start, Started,
-    Timestamp, Turn, TurnRecord, Work, WorkerView, World, WorldError, WorldWrapper,
+    StreamWrite, StreamWritten, Timestamp, Turn, TurnRecord, Work, WorkerView, World, WorldError,
+    WorldWrapper,
 };
 
 use super::clock::sleep;
@@ -247,6 +248,15 @@ impl WorldWrapper for SimulatedWorld {
     async fn deliver(&self, session: SessionId) -> Result<Delivered, WorldError> {
         let (env, node) = self.parts();
         self.call_with_faults(Call::Read, move || env.clone().deliver(node.clone(), session)).await
+    }
+
+    async fn write_chunks(&self, session: SessionId, writes: Vec<StreamWrite>) -> Answers<StreamWritten> {
+        let inner = self.env.inner.clone();
+        self.call_with_faults(Call::WriteChunks, move || {
+            let (inner, writes) = (inner.clone(), writes.clone());
+            async move { inner.write_chunks(session, writes).await }
+        })
+        .await
     }
 
     async fn prune(

@@ -12,7 +12,8 @@ pub async fn a_second_cancel_is_told_of_the_first(case: Case) {
     case.send_payload(run, "x").await;
     assert!(!case.view(run).await.is_cancel_requested, "a payload asks for nothing");
     let (first, second) = (case.new_cancel(run), case.new_cancel(run));
-    let sent = |position, cancel_was_requested| Ok(Sent { position, cancel_was_requested });
+    let sent =
+        |position, cancel_was_requested| Ok(Sent { position, cancel_was_requested, is_repeated: false });
     assert_eq!(case.try_send(first.clone()).await, sent(2, false));
     assert!(case.view(run).await.is_cancel_requested);
     assert_eq!(case.try_send(second.clone()).await, sent(3, true));
@@ -49,7 +50,7 @@ pub async fn a_cancel_repeated_after_the_end_is_answered_as_before(case: Case) {
     let sent = case.try_send(cancel.clone()).await;
     worker.commit_done(case.turn(&claimed).consuming(1).with_cancel_requested().cancelling()).await;
     assert_eq!(case.try_send(cancel).await, sent);
-    assert_eq!(sent, Ok(Sent { position: 1, cancel_was_requested: false }));
+    assert_eq!(sent, Ok(Sent { position: 1, cancel_was_requested: false, is_repeated: false }));
     assert!(case.view(claimed.run).await.is_cancel_requested);
 }
 

@@ -67,6 +67,7 @@ impl Case {
             deadline: None,
             policy: None,
             requester: None,
+            ending: None,
         }
     }
 
@@ -108,7 +109,10 @@ impl Case {
 
     /// A new payload for hook `h`.
     pub fn new_message(&self, run: RunId, payload: &str) -> NewMessage {
-        self.new_message_of(run, MessageBody::Hook { name: "h".into(), payload: text(payload) })
+        self.new_message_of(
+            run,
+            MessageBody::Hook { name: "h".into(), payload: text(payload), to: Default::default() },
+        )
     }
 
     /// A new cancel.

@@ -23,6 +23,20 @@ macro_rules! suite {
                 a_batch_of_starts_has_a_limit,
                 a_run_starts_with_the_id_that_its_world_makes,
             }
+            tokens {
+                one_run_gets_a_token_and_the_other_learns_who_has_it,
+                a_lookup_returns_the_metadata_and_wakes_nobody,
+                a_freed_token_can_be_taken_by_another_run,
+                a_run_takes_its_own_token_again,
+                the_token_of_an_ended_run_is_closed_and_can_be_taken,
+                a_kept_token_is_taken_for_its_time,
+                a_payload_for_a_token_is_accepted_while_its_run_holds_it,
+                the_first_reply_to_a_message_counts,
+                every_reply_is_read_back,
+                replies_are_kept_for_their_time,
+                a_start_that_sends_starts_or_finds_its_run,
+                a_refused_message_starts_nothing,
+            }
             failures {
                 a_failed_run_shows_why_it_failed,
                 only_a_failed_run_has_a_failure,
@@ -50,6 +64,8 @@ macro_rules! suite {
                 a_key_compares_digests_and_not_payloads,
                 a_key_returns_its_run_to_another_version,
                 keys_are_compared_exactly,
+                a_start_replaces_the_run_with_its_key,
+                a_replaced_run_becomes_ready,
                 concurrent_starts_with_one_key_give_one_run,
                 one_key_twice_in_a_batch_gives_one_run,
                 a_turn_from_a_start_with_a_known_key_writes_nothing,
@@ -80,11 +96,20 @@ macro_rules! suite {
                 runs_are_listed_and_counted_by_their_marks,
                 a_pause_has_the_time_of_its_acceptance,
             }
+            reopened {
+                a_reopened_run_is_ready_with_its_message,
+                reopening_again_with_the_same_message_changes_nothing,
+                a_run_that_cannot_be_retried_is_not_reopened,
+                a_waiter_hears_of_the_next_end,
+                a_run_with_an_outbox_that_is_not_applied_is_not_reopened,
+                an_older_worker_gets_no_reopened_runs,
+            }
             delete {
                 a_deleted_run_is_forgotten,
                 a_run_that_has_not_ended_is_not_deleted,
                 a_run_in_quarantine_is_not_deleted,
                 a_run_in_quarantine_continues,
+                a_failing_turn_can_put_its_run_into_quarantine,
                 skipped_turns_are_deleted,
             }
             history {
@@ -197,6 +222,7 @@ macro_rules! suite {
             children {
                 a_child_is_started_with_its_parents_turn,
                 a_child_is_started_like_any_run,
+                the_last_turn_of_a_run_can_start_another_one,
                 a_child_that_is_started_tells_nobody,
                 a_parent_that_wants_to_know_is_told_which_run_its_child_is,
                 an_answer_wakes_a_parent_that_goes_to_wait_with_the_same_turn,

@@ -12,6 +12,25 @@ use super::case::text;
 use super::turn_ext::{TurnExt, stuck, wait};
 use super::{Case, all, assert_refused};
 
+/// The last turn of a run can start another run, which does not concern it: the step after its end.
+pub async fn the_last_turn_of_a_run_can_start_another_one(case: Case) {
+    let worker = case.join("wf").await;
+    case.try_start(case.new_start("wf")).await.unwrap();
+    let claimed = worker.claim_one().await;
+    let mut child = case.new_child(claimed.run, 3, "step:notify");
+    child.start.parent.as_mut().unwrap().awaits = false;
+    let turn = case.turn(&claimed).child(child.clone()).completing("out");
+    worker.commit_done(turn.clone()).await;
+    worker.commit_done(turn).await;
+    let view = case.view(child.start.run).await;
+    assert_eq!((view.status, view.parent), (Status::Pending, child.start.parent));
+    let starting = case.starting_turn(case.new_start("wf"));
+    let mut child = case.new_child(starting.run, 3, "step:notify");
+    child.start.parent.as_mut().unwrap().awaits = false;
+    worker.commit_done(starting.child(child.clone()).failing()).await;
+    assert_eq!(case.status(child.start.run).await, Status::Pending);
+}
+
 /// The message to a parent when a child was started, or found.
 fn started(child: &NewChild, run: RunId) -> MessageBody {
     MessageBody::ChildStarted { op: child.start.parent.unwrap().op, run }

@@ -33,7 +33,7 @@ pub async fn a_turn_that_waits_lets_the_run_go(case: Case) {
     let at = case.clock.now().plus(std::time::Duration::from_secs(60));
     let waits = vec![
         Wait::Timer { op: 0, until: at },
-        Wait::Hook { op: 1, name: "h".into(), until: None },
+        Wait::Hook { op: 1, name: "h".into(), until: None, token: None },
         Wait::Retry { op: 2, name: "charge".into(), until: at },
     ];
     let run = case.parked(&worker, Then::Wait { wake_at: Some(at), waits: waits.clone() }).await;

@@ -1,6 +1,6 @@
 //! Deleting single runs, and the quarantine that prevents it.
 
-use outlast_core::{Marks, QuarantineChange, RunId, RunQuery, Start, Status};
+use outlast_core::{Marks, QuarantineChange, RunId, RunQuery, Start, Status, Turn};
 
 use super::turn_ext::{TurnExt, wait};
 use super::{Case, assert_refused};
@@ -54,6 +54,32 @@ pub async fn a_run_in_quarantine_is_not_deleted(case: Case) {
     assert_eq!(quarantine(QuarantineChange::End).await.unwrap(), Marks::NONE);
     case.world.delete(kept).await.unwrap();
     assert_refused!(quarantine(QuarantineChange::Begin).await, NotFound);
+}
+
+/// A turn with which a run fails can put it into quarantine, also the turn that starts it. One with which it completes
+/// cannot.
+pub async fn a_failing_turn_can_put_its_run_into_quarantine(case: Case) {
+    let worker = case.join("wf").await;
+    let quarantined = |turn: Turn| turn.with_columns(|columns| columns.marks = Marks::QUARANTINED);
+    let mut failed = Vec::new();
+    case.try_start(case.new_start("wf")).await.unwrap();
+    let turn = quarantined(case.turn(&worker.claim_one().await).failing());
+    failed.push(turn.run);
+    worker.commit_done(turn.clone()).await;
+    worker.commit_done(turn).await;
+    let turn = quarantined(case.starting_turn(case.new_start("wf")).failing());
+    failed.push(turn.run);
+    worker.commit_done(turn).await;
+    let completed = quarantined(case.starting_turn(case.new_start("wf")).completing("out"));
+    worker.commit_done(completed.clone()).await;
+    assert!(case.view(completed.run).await.marks.is_empty());
+    case.clock.advance("1d");
+    for run in failed {
+        assert_eq!(case.view(run).await.marks, Marks::QUARANTINED);
+        assert_refused!(case.world.delete(run).await, Conflict);
+        assert_eq!(case.world.quarantine(run, QuarantineChange::End).await.unwrap(), Marks::QUARANTINED);
+        case.world.delete(run).await.unwrap();
+    }
 }
 
 /// A quarantine changes nothing else of a run: it continues, and its pause is independent.

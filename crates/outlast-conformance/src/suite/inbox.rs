@@ -8,7 +8,7 @@ use super::{Case, assert_refused};
 
 /// The answer to a message to a run that was not asked to stop.
 fn sent(position: u64) -> Sent {
-    Sent { position, cancel_was_requested: false }
+    Sent { position, cancel_was_requested: false, is_repeated: false }
 }
 
 /// Messages keep the order in which they were sent, and are numbered from 1.
@@ -98,7 +98,7 @@ pub async fn a_message_sent_before_anyone_waits_is_kept(case: Case) {
     let worker = case.join("wf").await;
     let claimed = worker.claim_one().await;
     assert_eq!((claimed.consumed, claimed.inbox.len()), (0, 1));
-    let MessageBody::Hook { name, payload } = &claimed.inbox[0].body else { panic!("{claimed:?}") };
+    let MessageBody::Hook { name, payload, to: _ } = &claimed.inbox[0].body else { panic!("{claimed:?}") };
     assert_eq!((&**name, payload.decode::<String>()), ("h", Ok("early".into())));
 }
 

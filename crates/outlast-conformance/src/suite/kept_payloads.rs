@@ -55,7 +55,7 @@ pub async fn a_payload_that_the_run_waits_for_is_taken_past_the_limit_of_kept_on
     let turn = case.turn(&claimed).steps(1).keeping(HOOK_BUFFER_MAX as u64).then(wait());
     worker.commit_done(turn).await;
     let misspelt = || {
-        let body = MessageBody::Hook { name: "\"h".into(), payload: text("x") };
+        let body = MessageBody::Hook { name: "\"h".into(), payload: text("x"), to: Default::default() };
         case.new_message_of(run, body)
     };
     assert_refused!(case.try_send(misspelt()).await, Limit);

@@ -6,7 +6,7 @@ use outlast_core::limits::KEY_BYTES_MAX;
 use outlast_core::turn::Committed;
 use outlast_core::{KeyPolicy, RunId, Start, Started};
 
-use super::turn_ext::TurnExt;
+use super::turn_ext::{TurnExt, wait};
 use super::{Case, all, assert_refused};
 
 /// A second start with the same key, workflow and input returns the first run.
@@ -200,6 +200,62 @@ pub async fn a_turn_and_a_child_take_a_key_past_its_window(case: Case) {
     worker.commit_done(case.turn_after(&again).child(child.clone())).await;
     assert_eq!(case.view(again.run).await.key, None);
     assert_eq!(case.view(child.start.run).await.key.as_deref(), Some("k"));
+}
+
+/// A start that replaces the run with its key.
+fn replacing(case: &Case, workflow: &str, input: &str) -> Start {
+    let mut start = case.new_keyed_start(workflow, "k", input);
+    start.key.as_mut().unwrap().policy = KeyPolicy::Replace;
+    start
+}
+
+/// A start that replaces takes the key of a run, whatever its workflow and input are, and asks the run to stop. A repeat
+/// changes nothing.
+pub async fn a_start_replaces_the_run_with_its_key(case: Case) {
+    let worker = case.join("wf").await;
+    let first = case.try_start(case.new_keyed_start("wf", "k", "in")).await.unwrap().run;
+    let claimed = worker.claim_one().await;
+    let start = replacing(&case, "other", "another input");
+    for _ in 0..2 {
+        assert_eq!(case.try_start(start.clone()).await, Ok(Started { run: start.run, is_new: true }));
+    }
+    assert_eq!((case.view(first).await.key, case.view(start.run).await.key), (None, Some("k".into())));
+    let replaced = case.view(first).await;
+    assert!(replaced.is_cancel_requested && replaced.sent == 1, "{replaced:?}");
+    let inbox = case.world.inbox(first, 0).await.unwrap();
+    assert_eq!(inbox[0].body, start.cancel_of_replaced(first).body);
+    worker.commit_done(case.turn(&claimed).steps(1)).await;
+    let third = replacing(&case, "other", "another input");
+    assert_eq!(case.try_start(third.clone()).await, Ok(Started { run: third.run, is_new: true }));
+    // The first start is repeated after its run lost the key: it takes nothing back.
+    assert_eq!(case.try_start(start.clone()).await, Ok(Started { run: start.run, is_new: true }));
+    assert_eq!(case.view(third.run).await.key.as_deref(), Some("k"));
+    assert!(!case.view(third.run).await.is_cancel_requested);
+}
+
+/// A waiting run that is replaced becomes ready, and one that has ended only loses its key. Without an earlier run it is a
+/// start like any other.
+pub async fn a_replaced_run_becomes_ready(case: Case) {
+    let worker = case.join("wf").await;
+    let start = replacing(&case, "wf", "in");
+    assert_eq!(case.try_start(start.clone()).await, Ok(Started { run: start.run, is_new: true }));
+    let claimed = worker.claim_one().await;
+    worker.commit_done(case.turn(&claimed).then(wait())).await;
+    assert!(worker.claim().await.is_empty());
+    let second = replacing(&case, "none", "in");
+    case.try_start(second.clone()).await.unwrap();
+    let claimed = worker.claim_one().await;
+    assert_eq!((claimed.run, claimed.inbox.len()), (start.run, 1));
+    worker.commit_done(case.turn(&claimed).completing("out")).await;
+    let turn = case.starting_turn(replacing(&case, "wf", "in"));
+    worker.commit_done(turn.clone()).await;
+    assert!(case.view(second.run).await.is_cancel_requested);
+    assert_eq!(case.view(turn.run).await.key.as_deref(), Some("k"));
+    worker.commit_done(case.turn_after(&turn).completing("out")).await;
+    let last = replacing(&case, "wf", "in");
+    case.try_start(last.clone()).await.unwrap();
+    let ended = case.view(turn.run).await;
+    assert!(ended.key.is_none() && !ended.is_cancel_requested);
 }
 
 /// A start whose key is held only while its run lives.

@@ -174,7 +174,7 @@ pub async fn every_sort_of_message_survives(case: Case) {
     awkward.causes = ["below".into()].into();
     let (op, other) = (OpNumber(i64::MAX as u64), RunId::from_bits(u128::MAX));
     let bodies = [
-        MessageBody::Hook { name: "h".into(), payload: text("x") },
+        MessageBody::Hook { name: "h".into(), payload: text("x"), to: Default::default() },
         MessageBody::Pause { reason: "p\u{0}ü".into() },
         MessageBody::Resume,
         MessageBody::Cancel { reason: "r\u{0}ü".into() },

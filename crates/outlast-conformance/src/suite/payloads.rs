@@ -50,7 +50,7 @@ async fn survives(case: &Case, payload: Payload) {
     let start = Start { input: payload.clone(), ..case.new_start("wf") };
     case.try_start(start.clone()).await.unwrap();
     let mut message = case.new_message(start.run, "");
-    message.body = MessageBody::Hook { name: "h".into(), payload: payload.clone() };
+    message.body = MessageBody::Hook { name: "h".into(), payload: payload.clone(), to: Default::default() };
     case.try_send(message.clone()).await.unwrap();
 
     let claimed = worker.claim_one().await;
@@ -66,6 +66,7 @@ async fn survives(case: &Case, payload: Payload) {
             headers: [("user".to_owned(), "ada".to_owned())].into(),
             at: Some(claimed.inbox[0].at),
             judgement: Judgement::TakenBy(OpNumber(0)),
+            to: Default::default(),
         },
         Event::StepCompleted { op: OpNumber(0), output: payload.clone() },
         Event::RunCompleted { output: payload.clone() },

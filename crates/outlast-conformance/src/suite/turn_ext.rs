@@ -72,6 +72,8 @@ impl TurnExt for Turn {
             name: "step".into(),
             input: text("in"),
             queued: None,
+            is_once: false,
+            is_transactional: false,
         }));
         self
     }
@@ -153,7 +155,7 @@ impl TurnExt for Turn {
 
     fn continuing(mut self, start: &Start, version: u32) -> Self {
         let Event::RunStarted(started) = start.event() else { unreachable!("a start begins a run") };
-        let begin = RunContinued::of_start(RunStarted { version, ..started });
+        let begin = RunContinued::of_start(RunStarted { version, ..*started });
         let generation = self.columns.after.continued + 2;
         self.events.push(Event::RunContinued(Box::new(RunContinued { generation, ..begin })));
         let seq = self.seq;
@@ -171,7 +173,10 @@ pub(crate) fn failure() -> Failure {
 
 /// Waits for a message.
 pub(crate) fn wait() -> Then {
-    Then::Wait { wake_at: None, waits: vec![Wait::Hook { op: 0, name: "h".into(), until: None }] }
+    Then::Wait {
+        wake_at: None,
+        waits: vec![Wait::Hook { op: 0, name: "h".into(), until: None, token: None }],
+    }
 }
 
 /// Waits until a moment, or for a message.

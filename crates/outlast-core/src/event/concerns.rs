@@ -1,6 +1,6 @@
 //! What an event concerns, and events without their payloads: for views.
 
-use super::{CompensationInput, Event, Judgement, OpNumber, RunStarted};
+use super::{CompensationInput, Event, Judgement, OpNumber};
 use crate::id::MessageId;
 use crate::payload::Payload;
 
@@ -11,8 +11,11 @@ impl Event {
             Self::TimerWoken { message, .. }
             | Self::HookReceived { message, .. }
             | Self::HookTaken { message, .. }
+            | Self::ReplySent { message, .. }
+            | Self::ReplyDropped { message }
             | Self::HookRejected { message, .. } => Some(*message),
             Self::CancelRequested { message, .. } => *message,
+            Self::RunRetried(retried) => Some(retried.message),
             _ => None,
         }
     }
@@ -27,6 +30,9 @@ impl Event {
             Self::CompensationStarted { op: own, of, .. } => [*own, *of].contains(&op),
             Self::CompensationsKept { op: own, of } => *own == op || of.contains(&op),
             Self::IterationEnded(ended) => [ended.op, ended.of].contains(&op),
+            Self::RunRetried(retried) => {
+                retried.reopens == op || retried.restarts.iter().any(|restarted| restarted.op == op)
+            }
             Self::CompensationRegistered(registered) => {
                 registered.op == op || registered.input == CompensationInput::Undo(op)
             }
@@ -38,11 +44,12 @@ impl Event {
     #[must_use]
     pub fn without_payloads(mut self) -> Self {
         match &mut self {
-            Self::RunStarted(RunStarted { input: payload, .. })
-            | Self::RunCompleted { output: payload }
+            Self::RunStarted(started) => started.input = Payload::null(),
+            Self::RunCompleted { output: payload }
             | Self::StepStarted { input: payload, .. }
             | Self::StepCompleted { output: payload, .. }
             | Self::HookReceived { payload, .. }
+            | Self::ReplySent { payload, .. }
             | Self::ChildCompleted { output: payload, .. }
             | Self::ValueRecorded { value: Ok(payload), .. } => *payload = Payload::null(),
             Self::RunContinued(continued) => continued.started.input = Payload::null(),
@@ -57,6 +64,7 @@ impl Event {
                     *state = Payload::null();
                 }
             }
+            Self::TokenRequested(requested) => requested.metadata = None,
             Self::StepRetried { details, .. } => *details = None,
             _ => {}
         }

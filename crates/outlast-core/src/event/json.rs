@@ -3,9 +3,14 @@
 //! Events are written by hand, because a payload is already JSON and must be inserted unchanged. They are read through
 //! one flat struct of borrowed fields, because a tagged enum would copy every payload twice.
 
+mod children;
 mod compensations;
 mod generations;
+mod hex;
+mod hooks;
 mod iterations;
+mod retried;
+mod tokens;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,7 +18,9 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{ChildStarted, Event, Judgement, OpNumber, Queued, RunStarted, format_of_rules};
+pub(crate) use hex::{bytes_of_hex, hex_into};
+
+use super::{Event, OpNumber, Queued, RunStarted};
 use crate::cut::{CarriedChild, EventPlace};
 use crate::failure::Failure;
 use crate::id::{MessageId, RunId};
@@ -21,9 +28,12 @@ use crate::iteration::IterationCut;
 use crate::limits::QUEUE_DEFAULT;
 use crate::payload::Payload;
 use crate::queue::default_queue;
+use crate::retried::{AdoptableChild, RenewedWait, RestartedRun};
 use crate::retry::Policy;
 use crate::run::{Parent, ParentEnd, Requester, Status};
+use crate::strategy::EndPlan;
 use crate::time::Timestamp;
+use crate::token::{CarriedToken, WebhookTerms};
 
 /// The part of an error text that says that a newer build is needed, not a backup.
 pub const NEWER_BUILD: &str = "a newer build wrote this history";
@@ -79,12 +89,11 @@ pub(super) fn write_all(events: &[Event], out: &mut String) {
 
 fn write(event: &Event, out: &mut String) {
     let mut object = Object::begin(out, event.kind());
-    if let Some(op) = event.op() {
-        object.number("op", op.0 as i64);
-    }
+    event.op().iter().for_each(|op| object.number("op", op.0 as i64));
     match event {
         Event::RunStarted(started) => write_run_started(started, &mut object),
         Event::RunContinued(continued) => generations::write(continued, &mut object),
+        Event::RunRetried(retried) => retried::write(retried, &mut object),
         Event::IterationEnded(ended) => iterations::write(ended, &mut object),
         Event::RunCompleted { output }
         | Event::StepCompleted { output, .. }
@@ -97,11 +106,11 @@ fn write(event: &Event, out: &mut String) {
         | Event::StepFailed { failure, .. } => {
             object.json("failure", failure);
         }
-        Event::StepStarted { name, input, queued, .. } => {
+        Event::StepStarted { name, input, queued, is_once, is_transactional, .. } => {
             object.text("name", name);
-            if let Some(queued) = queued {
-                write_queued(queued, &mut object);
-            }
+            object.flag("once", *is_once);
+            queued.iter().for_each(|queued| write_queued(queued, &mut object));
+            object.flag("transactional", *is_transactional);
             object.payload("input", input);
         }
         Event::StepRetried { attempt, failure, retry_at, details, .. } => {
@@ -112,11 +121,18 @@ fn write(event: &Event, out: &mut String) {
                 object.payload("details", details);
             }
         }
-        Event::ChildStarted(child) => write_child_started(child, &mut object),
+        Event::ChildStarted(child) => children::write(child, &mut object),
         Event::CompensationRegistered(_)
         | Event::CompensationsKept { .. }
         | Event::CompensationStarted { .. }
-        | Event::RunCompensating { .. } => compensations::write(event, &mut object),
+        | Event::RunCompensating { .. }
+        | Event::RunRetrying(_) => compensations::write(event, &mut object),
+        Event::TokenRequested(_)
+        | Event::TokenTaken { .. }
+        | Event::TokenRefused { .. }
+        | Event::TokenClosed { .. }
+        | Event::ReplySent { .. }
+        | Event::ReplyDropped { .. } => tokens::write(event, &mut object),
         Event::ChildDetached { run, .. } => object.json("run", run),
         Event::TagsSet { tags, .. } => object.json("tags", tags),
         Event::VersionChosen { name } | Event::LoopStarted { name, .. } => object.text("name", name),
@@ -135,34 +151,6 @@ fn write(event: &Event, out: &mut String) {
 fn write_wait(event: &Event, object: &mut Object<'_>) {
     match event {
         Event::TimerStarted { fire_at, .. } => object.number("fire_at", fire_at.as_micros()),
-        Event::HookOpened { name, timeout_at, .. } => {
-            object.text("name", name);
-            if let Some(at) = timeout_at {
-                object.number("timeout_at", at.as_micros());
-            }
-        }
-        Event::HookReceived { name, message, payload, headers, at, judgement } => {
-            object.text("name", name);
-            object.json("message", message);
-            if let Some(at) = at {
-                object.number("at", at.as_micros());
-            }
-            match judgement {
-                Judgement::Kept => {}
-                Judgement::TakenBy(op) => object.number("taken_by", op.0 as i64),
-                Judgement::Rejected(reason) => object.text("rejected", reason),
-            }
-            if !headers.is_empty() {
-                object.json("headers", headers);
-            }
-            object.payload("payload", payload);
-        }
-        Event::HookTaken { message, .. } => object.json("message", message),
-        Event::HookRejected { name, message, reason } => {
-            object.text("name", name);
-            object.json("message", message);
-            object.text("reason", reason);
-        }
         Event::ValueRecorded { name, value, .. } => {
             object.text("name", name);
             match value {
@@ -183,14 +171,14 @@ fn write_wait(event: &Event, object: &mut Object<'_>) {
             object.numbers("ends", ends);
             object.numbers("maybe_attempted", maybe_attempted);
         }
-        _ => {}
+        hook => hooks::write(hook, object),
     }
 }
 
 fn write_run_started(started: &RunStarted, object: &mut Object<'_>) {
     object.text("workflow", &started.workflow);
     object.number("version", i64::from(started.version));
-    object.number("format", i64::from(format_of_rules(started.rules)));
+    object.number("format", i64::from(started.format()));
     write_start(started, object);
 }
 
@@ -224,6 +212,9 @@ fn write_start(started: &RunStarted, object: &mut Object<'_>) {
     if let Some(requester) = &started.requester {
         object.json("requester", requester);
     }
+    if let Some(ending) = &started.ending {
+        object.json("ending", ending);
+    }
 }
 
 fn write_queued(queued: &Queued, object: &mut Object<'_>) {
@@ -242,24 +233,6 @@ fn write_line(queue: &str, priority: u8, object: &mut Object<'_>) {
     }
     if priority != 0 {
         object.number("priority", i64::from(priority));
-    }
-}
-
-fn write_child_started(child: &ChildStarted, object: &mut Object<'_>) {
-    object.json("run", &child.run);
-    object.text("workflow", &child.workflow);
-    object.number("version", i64::from(child.version));
-    write_line(&child.queue, child.priority, object);
-    if let Some(key) = &child.key {
-        object.text("key", key);
-    }
-    object.payload("input", &child.input);
-    if let Some(at) = child.timeout_at {
-        object.number("timeout_at", at.as_micros());
-    }
-    object.text("on_parent_end", child.on_parent_end.as_str());
-    if child.is_detached {
-        object.json("detached", &true);
     }
 }
 
@@ -305,6 +278,13 @@ impl<'a> Object<'a> {
             self.out.push('"');
         } else {
             self.out.push_str(&serde_json::Value::from(value).to_string());
+        }
+    }
+
+    /// Writes a field that is left out if it is false.
+    fn flag(&mut self, name: &str, is_set: bool) {
+        if is_set {
+            self.json(name, &true);
         }
     }
 
@@ -391,17 +371,34 @@ struct Fields<'a> {
     deadline: Option<Timestamp>,
     on_parent_end: Option<ParentEnd>,
     detached: Option<bool>,
+    transactional: Option<bool>,
     // Boxed, because every event is read through this struct and few have this field.
     policy: Option<Box<Policy>>,
     requester: Option<Box<Requester>>,
+    ending: Option<Box<EndPlan>>,
     skips_from: Option<u64>,
     generation: Option<u64>,
     next_op: Option<u64>,
     children: Option<Vec<CarriedChild>>,
     kept: Option<Vec<EventPlace>>,
     previous: Option<Vec<u64>>,
+    failed_tries: Option<u32>,
     iteration: Option<u64>,
     cut: Option<Box<IterationCut>>,
+    once: Option<bool>,
+    from: Option<u64>,
+    reopens: Option<u64>,
+    restarts: Option<Vec<RestartedRun>>,
+    renews: Option<Vec<RenewedWait>>,
+    adoptable: Option<Vec<AdoptableChild>>,
+    actor: Option<String>,
+    #[serde(borrow)]
+    token: Option<Cow<'a, str>>,
+    reply: Option<bool>,
+    generated: Option<bool>,
+    keep_for_us: Option<u64>,
+    webhook: Option<Box<WebhookTerms>>,
+    tokens: Option<Vec<CarriedToken>>,
 }
 
 fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
@@ -466,8 +463,9 @@ fn read(mut fields: Fields<'_>) -> Result<Event, EventError> {
     let kind = std::mem::take(&mut fields.kind);
     let need = Need { kind: &kind };
     Ok(match &*kind {
-        "run_started" => Event::RunStarted(read_run_started(fields, &need)?),
+        "run_started" => read_run_started(fields, &need)?.into(),
         "run_continued" => Event::RunContinued(Box::new(generations::read(fields, &need)?)),
+        "run_retried" => Event::RunRetried(Box::new(retried::read(fields, &need)?)),
         "run_completed" => {
             Event::RunCompleted { output: need.payload("output", fields.output, &fields.codec)? }
         }
@@ -475,7 +473,7 @@ fn read(mut fields: Fields<'_>) -> Result<Event, EventError> {
         "run_cancelled" => Event::RunCancelled { failure: need.field("failure", fields.failure)? },
         "run_terminated" => Event::RunTerminated { failure: need.field("failure", fields.failure)? },
         step if step.starts_with("step_") => read_step(fields, &need)?,
-        child if child.starts_with("child_") => read_child(fields, &need)?,
+        child if child.starts_with("child_") => children::read(fields, &need)?,
         "tags_set" => Event::TagsSet { op: need.op(fields.op)?, tags: need.field("tags", fields.tags)? },
         "timer_woken" => {
             Event::TimerWoken { message: need.field("message", fields.message)?, ops: ops(fields.ops) }
@@ -485,7 +483,7 @@ fn read(mut fields: Fields<'_>) -> Result<Event, EventError> {
         }
         "timer_fired" => Event::TimerFired { op: need.op(fields.op)? },
         "timer_cancelled" => Event::TimerCancelled { op: need.op(fields.op)? },
-        hook if hook.starts_with("hook_") => read_hook(fields, &need)?,
+        hook if hook.starts_with("hook_") => hooks::read(fields, &need)?,
         "value_recorded" => Event::ValueRecorded {
             op: need.op(fields.op)?,
             name: need.field("name", fields.name)?.into(),
@@ -501,7 +499,9 @@ fn read(mut fields: Fields<'_>) -> Result<Event, EventError> {
             ends_as: need.field("ends_as", fields.ends_as)?,
             failure: need.field("failure", fields.failure)?,
         },
+        "run_retrying" => Event::RunRetrying(Box::new(compensations::read_retrying(fields, &need)?)),
         "operation_cancelled" => Event::OperationCancelled { op: need.op(fields.op)? },
+        token if token.starts_with("token_") || token.starts_with("reply_") => tokens::read(fields, &need)?,
         "loop_started" | "iteration_ended" => iterations::read(fields, &need)?,
         "version_chosen" => Event::VersionChosen { name: need.field("name", fields.name)?.into() },
         "cancel_requested" => Event::CancelRequested {
@@ -523,6 +523,8 @@ fn read_step(fields: Fields<'_>, need: &Need<'_>) -> Result<Event, EventError> {
             name: need.field("name", fields.name)?.into(),
             input: need.payload("input", fields.input, &fields.codec)?,
             queued: read_queued(fields.run, fields.queue, fields.priority, need)?,
+            is_once: fields.once.unwrap_or(false),
+            is_transactional: fields.transactional.unwrap_or_default(),
         },
         "step_completed" => {
             Event::StepCompleted { op: op?, output: need.payload("output", fields.output, &fields.codec)? }
@@ -535,41 +537,10 @@ fn read_step(fields: Fields<'_>, need: &Need<'_>) -> Result<Event, EventError> {
             retry_at: need.field("retry_at", fields.retry_at)?,
             details: match fields.details {
                 None => None,
-                details => Some(need.payload("details", details, &fields.codec)?),
+                details => Some(Box::new(need.payload("details", details, &fields.codec)?)),
             },
         },
         "step_dropped" => Event::StepDropped { op: op? },
-        unknown => return Err(EventError::UnknownKind(unknown.into())),
-    })
-}
-
-fn read_hook(fields: Fields<'_>, need: &Need<'_>) -> Result<Event, EventError> {
-    let op = need.op(fields.op);
-    Ok(match need.kind {
-        "hook_opened" => Event::HookOpened {
-            op: op?,
-            name: need.field("name", fields.name)?.into(),
-            timeout_at: fields.timeout_at,
-        },
-        "hook_received" => Event::HookReceived {
-            name: need.field("name", fields.name)?.into(),
-            message: need.field("message", fields.message)?,
-            payload: need.payload("payload", fields.payload, &fields.codec)?,
-            headers: fields.headers.unwrap_or_default(),
-            at: fields.at,
-            judgement: match (fields.taken_by, fields.rejected) {
-                (Some(op), _) => Judgement::TakenBy(OpNumber(op)),
-                (None, Some(reason)) => Judgement::Rejected(reason),
-                (None, None) => Judgement::Kept,
-            },
-        },
-        "hook_taken" => Event::HookTaken { op: op?, message: need.field("message", fields.message)? },
-        "hook_rejected" => Event::HookRejected {
-            name: need.field("name", fields.name)?.into(),
-            message: need.field("message", fields.message)?,
-            reason: need.field("reason", fields.reason)?.into_owned(),
-        },
-        "hook_closed" => Event::HookClosed { op: op? },
         unknown => return Err(EventError::UnknownKind(unknown.into())),
     })
 }
@@ -587,35 +558,6 @@ fn read_queued(
 
 fn ops(numbers: Option<Vec<u64>>) -> Vec<OpNumber> {
     numbers.unwrap_or_default().into_iter().map(OpNumber).collect()
-}
-
-fn read_child(fields: Fields<'_>, need: &Need<'_>) -> Result<Event, EventError> {
-    let op = need.op(fields.op);
-    Ok(match need.kind {
-        "child_started" => Event::ChildStarted(Box::new(ChildStarted {
-            op: op?,
-            run: need.field("run", fields.run)?,
-            workflow: need.field("workflow", fields.workflow)?.into(),
-            version: need.field("version", fields.version)?,
-            queue: fields.queue.map_or_else(default_queue, Into::into),
-            priority: fields.priority.unwrap_or_default(),
-            key: fields.key,
-            input: need.payload("input", fields.input, &fields.codec)?,
-            timeout_at: fields.timeout_at,
-            on_parent_end: need.field("on_parent_end", fields.on_parent_end)?,
-            is_detached: fields.detached.unwrap_or_default(),
-        })),
-        "child_detached" => Event::ChildDetached { op: op?, run: need.field("run", fields.run)? },
-        "child_completed" => {
-            Event::ChildCompleted { op: op?, output: need.payload("output", fields.output, &fields.codec)? }
-        }
-        "child_failed" => Event::ChildFailed { op: op?, failure: need.field("failure", fields.failure)? },
-        "child_cancelled" => {
-            Event::ChildCancelled { op: op?, failure: need.field("failure", fields.failure)? }
-        }
-        "child_dropped" => Event::ChildDropped { op: op? },
-        unknown => return Err(EventError::UnknownKind(unknown.into())),
-    })
 }
 
 fn read_parent(fields: &Fields<'_>, need: &Need<'_>) -> Result<Option<Parent>, EventError> {
@@ -643,6 +585,7 @@ fn read_run_started(fields: Fields<'_>, need: &Need<'_>) -> Result<RunStarted, E
         deadline: fields.deadline,
         policy: fields.policy,
         requester: fields.requester,
+        ending: fields.ending,
     })
 }
 
@@ -676,21 +619,4 @@ impl Need<'_> {
             .ok_or_else(|| EventError::Damaged(format!("`{field}` of `{}` is not hexadecimal", self.kind)))?;
         Ok(Payload::coded(&**codec, bytes))
     }
-}
-
-pub(crate) fn hex_into(bytes: &[u8], out: &mut String) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    out.reserve(bytes.len() * 2);
-    for byte in bytes {
-        out.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        out.push(char::from(DIGITS[usize::from(byte & 15)]));
-    }
-}
-
-pub(crate) fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
-    // `from_str_radix` would accept a sign.
-    if !text.len().is_multiple_of(2) || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
 }

@@ -6,10 +6,14 @@
 //! A file holds an array with an event per line. Without the line breaks it is what the writer writes.
 //! `UPDATE_EXPECT=1` writes the files anew, for a kind that no release has written yet.
 
+mod children;
 mod compensations;
 mod generations;
 mod iterations;
 mod reading;
+mod retried;
+mod tokens;
+mod transactional;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,6 +23,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use self::generations::{any_run_continued, generation_examples, plain_start};
+use self::transactional::{step_started, transactional_examples};
 use super::*;
 use crate::failure::{ErrorClass, FailureKind};
 use crate::queue::default_queue;
@@ -30,9 +35,11 @@ const VERSIONS: [u32; 3] = [1, 2, 3];
 /// One event of each kind of a version, with and without what is optional.
 fn examples(version: u32) -> Vec<Event> {
     if version == 3 {
-        // Format 3 adds kinds; it has no rules of its own.
+        // Format 3 adds kinds and fields; it has no rules of its own.
         let examples = compensations::compensation_examples().into_iter().chain(generation_examples());
-        return examples.chain(iterations::iteration_examples()).collect();
+        let examples = examples.chain(compensations::ending_examples());
+        let examples = examples.chain(iterations::iteration_examples()).chain(tokens::token_examples());
+        return examples.chain(retried::retried_examples()).chain(transactional_examples()).collect();
     }
     examples_of_rules(version)
 }
@@ -42,7 +49,7 @@ fn examples_of_rules(rules: u32) -> Vec<Event> {
     let mut examples = run_examples(rules);
     examples.extend(step_examples(rules));
     examples.extend(wait_examples(rules));
-    examples.extend(child_examples());
+    examples.extend(children::child_examples());
     if rules >= 2 {
         examples.push(Event::OperationCancelled { op: OpNumber(4) });
     }
@@ -71,8 +78,8 @@ fn run_examples(rules: u32) -> Vec<Event> {
         ..started.clone()
     };
     let mut examples = vec![
-        Event::RunStarted(started.clone()),
-        Event::RunStarted(RunStarted {
+        Event::from(started.clone()),
+        Event::from(RunStarted {
             workflow: "naïve \"flow\"".into(),
             version: 7,
             key: Some("order-42/ü\\\n".into()),
@@ -80,7 +87,7 @@ fn run_examples(rules: u32) -> Vec<Event> {
             headers: headers.map(|(name, value)| (name.into(), value.into())).into(),
             ..started.clone()
         }),
-        Event::RunStarted(RunStarted {
+        Event::from(RunStarted {
             tags: [("customer".into(), "Zoë \"z\"".into()), ("tier".into(), String::new())].into(),
             parent: Some(parent),
             deadline: Some(moment()),
@@ -89,7 +96,7 @@ fn run_examples(rules: u32) -> Vec<Event> {
             policy: Some(Box::new(policy)),
             ..started.clone()
         }),
-        Event::RunStarted(RunStarted { input: Payload::coded("aes-1", vec![0, 127, 255]), ..started }),
+        Event::from(RunStarted { input: Payload::coded("aes-1", vec![0, 127, 255]), ..started }),
         Event::RunCompleted { output: Payload::null() },
         Event::RunCompleted { output: plain(json!({"receipt": "🦀"})) },
         Event::RunCompleted { output: Payload::coded("aes-1", vec![]) },
@@ -99,77 +106,23 @@ fn run_examples(rules: u32) -> Vec<Event> {
         Event::RunTerminated { failure: Failure::new(FailureKind::Cancelled, "terminated: no code") },
     ];
     if rules >= 2 {
-        examples.push(Event::RunStarted(requested));
+        examples.push(Event::from(requested));
     }
     examples
 }
 
-fn child_examples() -> Vec<Event> {
-    let op = OpNumber(5);
-    let child = ChildStarted {
-        op,
-        run: RunId::from_bits(9),
-        workflow: "ship".into(),
-        version: 1,
-        key: None,
-        input: Payload::null(),
-        timeout_at: None,
-        queue: default_queue(),
-        priority: 0,
-        on_parent_end: ParentEnd::Cancel,
-        is_detached: false,
-    };
-    vec![
-        Event::ChildStarted(Box::new(child.clone())),
-        Event::ChildStarted(Box::new(ChildStarted {
-            version: 3,
-            queue: "parcels".into(),
-            priority: 9,
-            key: Some("parcel-\"7\"".into()),
-            input: plain(json!({"order": 42})),
-            timeout_at: Some(moment()),
-            on_parent_end: ParentEnd::Wait,
-            ..child.clone()
-        })),
-        Event::ChildStarted(Box::new(ChildStarted {
-            input: Payload::coded("aes-1", vec![7]),
-            on_parent_end: ParentEnd::Abandon,
-            is_detached: true,
-            ..child
-        })),
-        Event::ChildDetached { op, run: RunId::from_bits(9) },
-        Event::ChildCompleted { op, output: plain(json!("shipped")) },
-        Event::ChildCompleted { op, output: Payload::coded("aes-1", vec![1, 2]) },
-        Event::ChildFailed { op, failure: full_failure() },
-        Event::ChildFailed { op, failure: Failure::new(FailureKind::Conflict, "the key is taken") },
-        Event::ChildCancelled { op, failure: Failure::new(FailureKind::Cancelled, "cancelled: no") },
-        Event::ChildDropped { op },
-        Event::TagsSet { op, tags: [("tier".into(), "gold".into())].into() },
-    ]
-}
-
 fn queued_step(op: OpNumber, queue: Arc<str>, priority: u8) -> Event {
     let queued = Some(Box::new(Queued { run: RunId::from_bits(9), queue, priority }));
-    Event::StepStarted { op, name: "resize".into(), input: plain(json!({"image": 7})), queued }
+    step_started(op, "resize", plain(json!({"image": 7})), queued)
 }
 
 fn step_examples(rules: u32) -> Vec<Event> {
     let op = OpNumber(3);
     let failed = |kind| Event::StepFailed { op, failure: Failure::new(kind, "no").of_step("charge", 1) };
     let mut examples = vec![
-        Event::StepStarted { op: OpNumber(0), name: "charge".into(), input: Payload::null(), queued: None },
-        Event::StepStarted {
-            op: OpNumber(u64::from(u32::MAX)),
-            name: "a\tb".into(),
-            input: plain(json!([1, "two", {}])),
-            queued: None,
-        },
-        Event::StepStarted {
-            op,
-            name: "charge".into(),
-            input: Payload::coded("zip", vec![1, 2, 3]),
-            queued: None,
-        },
+        step_started(OpNumber(0), "charge", Payload::null(), None),
+        step_started(OpNumber(u64::from(u32::MAX)), "a\tb", plain(json!([1, "two", {}])), None),
+        step_started(op, "charge", Payload::coded("zip", vec![1, 2, 3]), None),
         queued_step(op, default_queue(), 0),
         queued_step(op, "g\"pu".into(), 3),
         Event::StepCompleted { op: OpNumber(0), output: plain(json!("paid")) },
@@ -188,14 +141,14 @@ fn step_examples(rules: u32) -> Vec<Event> {
             attempt: 1,
             failure: Failure::new(FailureKind::Error, "no").of_step("charge", 1),
             retry_at: moment(),
-            details: Some(plain(json!({"rows": 700}))),
+            details: Some(Box::new(plain(json!({"rows": 700})))),
         },
         Event::StepRetried {
             op,
             attempt: 1,
             failure: Failure::new(FailureKind::Error, "no").of_step("charge", 1),
             retry_at: moment(),
-            details: Some(Payload::coded("aes-1", vec![7, 8])),
+            details: Some(Box::new(Payload::coded("aes-1", vec![7, 8]))),
         },
         Event::StepDropped { op },
     ];
@@ -217,8 +170,8 @@ fn wait_examples(rules: u32) -> Vec<Event> {
         Event::TimerWoken { message, ops: vec![] },
         Event::TimerWoken { message, ops: vec![OpNumber(0), op] },
         Event::TimerCancelled { op },
-        Event::HookOpened { op, name: "review".into(), timeout_at: None },
-        Event::HookOpened { op, name: "review".into(), timeout_at: Some(moment()) },
+        Event::HookOpened { op, name: "review".into(), timeout_at: None, of: None },
+        Event::HookOpened { op, name: "review".into(), timeout_at: Some(moment()), of: None },
         Event::HookClosed { op },
         Event::ValueRecorded { op, name: "quote".into(), value: Ok(plain(json!({"cents": 4200}))) },
         Event::ValueRecorded { op, name: "quote".into(), value: Ok(Payload::null()) },
@@ -230,7 +183,7 @@ fn wait_examples(rules: u32) -> Vec<Event> {
         },
         Event::VersionChosen { name: "new \"tax\"".into() },
     ];
-    examples.extend(hook_examples(rules, message, op));
+    examples.extend(tokens::hook_examples(rules, message, op));
     examples.extend(cancel_examples(rules, message, op));
     examples
 }
@@ -247,31 +200,6 @@ fn cancel_examples(rules: u32, message: MessageId, op: OpNumber) -> Vec<Event> {
     ];
     if rules > 1 {
         examples.push(cancel(Some(message), "stop", vec![OpNumber(0), OpNumber(3), op], vec![OpNumber(3)]));
-    }
-    examples
-}
-
-/// Payloads that arrive, and what becomes of them.
-fn hook_examples(rules: u32, message: MessageId, op: OpNumber) -> Vec<Event> {
-    let at = Some(moment()).filter(|_| rules > 1);
-    let received = |payload, headers: &[(&str, &str)], judgement| {
-        let headers = headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-        Event::HookReceived { name: "review".into(), message, payload, headers, at, judgement }
-    };
-    let mut examples = vec![
-        received(plain(json!({"ok": true})), &[], Judgement::Kept),
-        received(Payload::null(), &[], Judgement::Kept),
-        received(Payload::coded("aes-1", vec![7]), &[], Judgement::Kept),
-    ];
-    if rules > 1 {
-        let reason = || "the payload is not a `Review`: missing field `ok`".to_owned();
-        examples.extend([
-            received(plain(json!({"ok": true})), &[("user", "Zoë \"z\"")], Judgement::TakenBy(op)),
-            received(Payload::coded("aes-1", vec![7]), &[("user", "ada")], Judgement::TakenBy(OpNumber(0))),
-            received(plain(json!({"no": 1})), &[], Judgement::Rejected(reason())),
-            Event::HookTaken { op, message },
-            Event::HookRejected { name: "review".into(), message, reason: reason() },
-        ]);
     }
     examples
 }
@@ -332,7 +260,8 @@ fn golden(version: u32, event: &Event) -> PathBuf {
         Event::ValueRecorded { .. } => "value_recorded",
         Event::VersionChosen { .. } => "version_chosen",
         Event::CancelRequested { .. } => "cancel_requested",
-        other => iterations::file_name(other),
+        Event::RunRetried(_) => "run_retried",
+        other => tokens::file_name(other),
     };
     folder(version).join(file).with_extension("json")
 }
@@ -483,7 +412,7 @@ fn any_run_started() -> impl Strategy<Value = Event> {
     (name, numbers, prop::option::of(any_text()), any_payload(), words, links).prop_map(
         |(workflow, numbers, key, input, (headers, tags, queue, policy), (parent, deadline))| {
             let (version, rules, priority) = numbers;
-            Event::RunStarted(RunStarted {
+            Event::from(RunStarted {
                 workflow,
                 version,
                 rules,
@@ -497,6 +426,7 @@ fn any_run_started() -> impl Strategy<Value = Event> {
                 deadline,
                 policy,
                 requester: None,
+                ending: None,
             })
         },
     )
@@ -578,7 +508,7 @@ fn redrawn(example: &Event) -> BoxedStrategy<Event> {
         Event::TagsSet { .. } => (op, any_words()).prop_map(|(op, tags)| Event::TagsSet { op, tags }).boxed(),
         Event::TimerCancelled { .. } => op.prop_map(|op| Event::TimerCancelled { op }).boxed(),
         Event::HookOpened { .. } => (op, name, prop::option::of(at))
-            .prop_map(|(op, name, timeout_at)| Event::HookOpened { op, name, timeout_at })
+            .prop_map(|(op, name, timeout_at)| Event::HookOpened { op, name, timeout_at, of: None })
             .boxed(),
         Event::HookReceived { .. } => {
             (name, message, any_payload(), any_words(), prop::option::of(at), any_judgement())
@@ -589,6 +519,7 @@ fn redrawn(example: &Event) -> BoxedStrategy<Event> {
                     headers,
                     at,
                     judgement,
+                    to: HookAddress::default(),
                 })
                 .boxed()
         }
@@ -626,11 +557,8 @@ fn redrawn(example: &Event) -> BoxedStrategy<Event> {
 fn redrawn_work(example: &Event) -> BoxedStrategy<Event> {
     let op = (0..=i64::MAX as u64).prop_map(OpNumber);
     let at = any::<i64>().prop_map(Timestamp::from_micros);
-    let name = any_text().prop_map(Arc::<str>::from);
     match example {
-        Event::StepStarted { .. } => (op, name, any_payload(), prop::option::of(any_queued()))
-            .prop_map(|(op, name, input, queued)| Event::StepStarted { op, name, input, queued })
-            .boxed(),
+        Event::StepStarted { .. } => transactional::any_step_started(),
         Event::StepCompleted { .. } => {
             (op, any_payload()).prop_map(|(op, output)| Event::StepCompleted { op, output }).boxed()
         }
@@ -643,7 +571,7 @@ fn redrawn_work(example: &Event) -> BoxedStrategy<Event> {
                 attempt,
                 failure,
                 retry_at,
-                details,
+                details: details.map(Box::new),
             })
             .boxed(),
         Event::StepDropped { .. } => op.prop_map(|op| Event::StepDropped { op }).boxed(),
@@ -662,7 +590,8 @@ fn redrawn_work(example: &Event) -> BoxedStrategy<Event> {
         }
         Event::ChildDropped { .. } => op.prop_map(|op| Event::ChildDropped { op }).boxed(),
         Event::OperationCancelled { .. } => op.prop_map(|op| Event::OperationCancelled { op }).boxed(),
-        other => iterations::redrawn(other),
+        Event::RunRetried(_) => retried::any_run_retried().boxed(),
+        other => tokens::redrawn(other),
     }
 }
 

@@ -22,7 +22,8 @@ pub struct HolderColumns {
     pub stuck: Option<Box<Stuck>>,
     /// The builds that could not continue it.
     pub failed_builds: FailedBuilds,
-    /// Those of its marks that only the holder sets and clears ([`Marks::OF_HOLDER`]). The row has further marks.
+    /// Those of its marks that only the holder sets and clears ([`Marks::OF_HOLDER`]). The row has further marks. In the
+    /// columns after a turn with which the run fails, [`Marks::QUARANTINED`] puts it into quarantine.
     pub marks: Marks,
     /// The number of the first event that a replay needs: the first event of the turn with the last cut, 0 without
     /// one. Claims do not load turns before it.

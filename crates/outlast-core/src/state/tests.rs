@@ -64,6 +64,8 @@ fn all_turns() -> Vec<Turn> {
         name: "s".into(),
         input: Payload::null(),
         queued: None,
+        is_once: false,
+        is_transactional: false,
     };
     let wait = |wake_at| Then::Wait { wake_at, waits: Vec::new() };
     let mut all = Vec::new();

@@ -25,7 +25,7 @@ pub struct AttemptView {
 }
 
 impl AttemptView {
-    fn new(number: u32, due_at: Timestamp) -> Self {
+    pub(super) fn new(number: u32, due_at: Timestamp) -> Self {
         Self { number, due_at, ended_at: None, failure: None, build: None }
     }
 }

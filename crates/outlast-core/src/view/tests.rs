@@ -3,6 +3,8 @@
 use expect_test::{Expect, expect};
 
 use super::*;
+use crate::event::ChildStarted;
+use crate::failure::FailureKind;
 use crate::id::{MessageId, TurnId};
 use crate::message::Headers;
 use crate::run::ParentEnd;
@@ -66,7 +68,14 @@ fn failure(message: &str, attempts: u32) -> Failure {
 }
 
 fn step(op: u64) -> Event {
-    Event::StepStarted { op: OpNumber(op), name: "charge".into(), input: payload(42), queued: None }
+    Event::StepStarted {
+        op: OpNumber(op),
+        name: "charge".into(),
+        input: payload(42),
+        queued: None,
+        is_once: false,
+        is_transactional: false,
+    }
 }
 
 fn retried(op: u64, attempt: u32) -> Event {
@@ -84,7 +93,7 @@ fn timer(op: u64) -> Event {
 }
 
 fn hook(op: u64, timeout: Option<i64>) -> Event {
-    Event::HookOpened { op: OpNumber(op), name: "x".into(), timeout_at: timeout.map(second) }
+    Event::HookOpened { op: OpNumber(op), name: "x".into(), timeout_at: timeout.map(second), of: None }
 }
 
 fn received(value: u32) -> Event {
@@ -95,7 +104,7 @@ fn received(value: u32) -> Event {
 fn judged(value: u32, judgement: Judgement) -> Event {
     let message = MessageId::from_bits(value.into());
     let (payload, headers, at) = (payload(value), Headers::new(), None);
-    Event::HookReceived { name: "x".into(), message, payload, headers, at, judgement }
+    Event::HookReceived { name: "x".into(), message, payload, headers, at, judgement, to: Default::default() }
 }
 
 fn child(op: u64, on_parent_end: ParentEnd, key: Option<&str>) -> Event {
@@ -137,7 +146,7 @@ fn numbers(ops: &[u64]) -> Vec<OpNumber> {
 }
 
 fn started(rules: u32) -> Event {
-    Event::RunStarted(crate::event::RunStarted {
+    Event::from(crate::event::RunStarted {
         workflow: "order".into(),
         version: 1,
         rules,
@@ -151,6 +160,7 @@ fn started(rules: u32) -> Event {
         deadline: None,
         policy: None,
         requester: None,
+        ending: None,
     })
 }
 

@@ -11,13 +11,16 @@ use super::{Delivered, Description, QuarantineChange, World};
 use crate::change_signal::RunWatch;
 use crate::error::WorldError;
 use crate::event::{Ended, TurnRecord};
-use crate::id::{RunId, SessionId};
+use crate::id::{MessageId, RunId, SessionId};
 use crate::marks::{MarkCounts, Marks};
 use crate::message::{Message, NewMessage, Sent};
+use crate::reply::StoredReply;
 use crate::report::Report;
+use crate::retried::Reopen;
 use crate::run::{Counts, FailureQuery, FlagCounts, Page, Pruned, RunQuery, RunView, Start, Started};
 use crate::stream::{StateView, StreamPage, StreamView, StreamWrite, StreamWritten};
 use crate::time::{Busy, Clock, Timestamp};
+use crate::token::{TokenHash, TokenView};
 use crate::turn::{Committed, HeldRun, Turn};
 use crate::work::{Beat, ClaimRequest, HeartbeatDetails, Join, Work, WorkerView};
 
@@ -144,12 +147,17 @@ macro_rules! wrapper_of {
             fn describe(&self) -> Description {
                 WorldWrapper::describe(self)
             }
+
+            fn inner_world(&self) -> Option<&dyn World> {
+                Some(self.inner())
+            }
         }
     };
 }
 
 wrapper_of! {
     Start start(starts: Vec<Start>) -> Vec<Result<Started, WorldError>>;
+    StartAndSend start_and_send(start: Start, message: NewMessage) -> (Started, Sent);
     Run run(run: RunId) -> RunView;
     RunsById runs_by_id(runs: &[RunId]) -> Vec<RunView>;
     Runs runs(query: RunQuery) -> Page;
@@ -163,6 +171,8 @@ wrapper_of! {
     Histories histories(runs: &[RunId]) -> Vec<Result<Vec<TurnRecord>, WorldError>>;
     Send send(messages: Vec<NewMessage>) -> Vec<Result<Sent, WorldError>>;
     Inbox inbox(run: RunId, after: u64) -> Vec<Message>;
+    Reply reply(run: RunId, message: MessageId) -> Option<StoredReply>;
+    Token token(hash: TokenHash) -> Option<TokenView>;
     Join join(join: Join) -> ();
     Beat beat(session: SessionId, report: &Report, details: &[HeartbeatDetails]) -> Beat;
     Held held(session: SessionId) -> Vec<HeldRun>;
@@ -178,6 +188,7 @@ wrapper_of! {
     Published published(run: RunId) -> StateView;
     BlockedBy blocked_by(run: RunId) -> Option<String>;
     Deliver deliver(session: SessionId) -> Delivered;
+    Reopen reopen(reopen: Reopen) -> Sent;
     Quarantine quarantine(run: RunId, change: QuarantineChange) -> Marks;
     DeleteTurns delete_turns(run: RunId, range: Range<u64>, kept: &[u64]) -> ();
     Prune prune(before: Timestamp, after: Option<RunId>, limit: usize) -> Pruned;

@@ -25,7 +25,7 @@ const fn control(action: Action, path: &'static str, verb: &'static str, effect:
 }
 
 /// All actions on one run that have a page for confirmation.
-pub(crate) const CONTROLS: [Control; 9] = [
+pub(crate) const CONTROLS: [Control; 10] = [
     Control {
         has_reason: true,
         is_dangerous: true,
@@ -58,6 +58,16 @@ pub(crate) const CONTROLS: [Control; 9] = [
         "Wake",
         "The run does not wait any longer: its sleep ends now, or the next attempt begins now.",
     ),
+    Control {
+        has_reason: true,
+        ..control(
+            Action::Retry,
+            "retry",
+            "Retry",
+            "The run continues from the operation that failed. What has completed does not run again; what the workflow \
+             did after the failure is skipped.",
+        )
+    },
     control(
         Action::Restart,
         "restart",
@@ -105,6 +115,7 @@ impl Control {
             Action::Wake => {
                 is_open && run.waits.iter().any(|wait| matches!(wait.on.as_str(), "timer" | "retry"))
             }
+            Action::Retry => matches!(run.status.as_str(), "failed" | "cancelled") && !has("compensated"),
             Action::Quarantine => !has("quarantined"),
             Action::Release => has("quarantined"),
             Action::Delete => !is_open && !has("quarantined"),
@@ -117,8 +128,9 @@ impl Control {
 pub(crate) fn run_actions(site: &Site, run: &RunJson) -> Markup {
     let possible: Vec<&Control> =
         CONTROLS.iter().filter(|control| site.may(control.action) && control.applies_to(run)).collect();
-    let is_first =
-        |control: &Control| matches!(control.action, Action::Cancel | Action::Pause | Action::Resume);
+    let is_first = |control: &Control| {
+        matches!(control.action, Action::Cancel | Action::Pause | Action::Resume | Action::Retry)
+    };
     let link = |control: &Control| site.href(&format!("/runs/{}/{}", run.id, control.path));
     html! {
         div.actions {

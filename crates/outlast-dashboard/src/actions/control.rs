@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Redirect};
 use maud::{Markup, html};
 use outlast_api::{
     Action, CancelRequest, ControlledJson, DidWhat, PauseRequest, Problem, ProblemCode, QueryReader,
-    RestartRequest, RunJson, TerminateRequest, WakeRequest,
+    RestartRequest, RetryRunRequest, RunJson, TerminateRequest, WakeRequest,
 };
 use outlast_core::RunId;
 
@@ -30,12 +30,22 @@ fn control_of(site: &Site) -> Result<&'static Control, Refusal> {
     if site.may(control.action) {
         return Ok(control);
     }
-    let detail = format!("you may not {name} runs here");
+    Err(refuse(site, control))
+}
+
+/// The refusal of an action that the caller may not use.
+pub(super) fn refuse(site: &Site, control: &Control) -> Refusal {
+    refuse_action(site, control.action, &format!("{} runs", control.path))
+}
+
+/// The refusal of an action: what the caller may not do.
+pub(super) fn refuse_action(site: &Site, action: Action, what: &str) -> Refusal {
+    let detail = format!("you may not {what} here");
     let problem = match site.is_read_only {
         true => Problem::new(ProblemCode::ReadOnly, detail),
-        false => forbidden(control.action.role(), detail),
+        false => forbidden(action.role(), detail),
     };
-    Err(Refusal::new(site, problem))
+    Refusal::new(site, problem)
 }
 
 /// `GET /runs/{id}/cancel` and the like: states the effect and asks.
@@ -46,12 +56,18 @@ pub(crate) async fn confirm(State(app): State<App>, site: Site, Path(id): Path<S
         QueryReader::new(&site.query).and_then(|mut reader| reader.parse("op")).on(&site)?;
     let run = app.service.run(id).await.on(&site)?;
     let back = site.href(&format!("/runs/{id}"));
+    let applies = control.applies_to(&run);
+    let plan = match control.action {
+        Action::Retry if applies => retry_plan(&app, &site, id, op).await,
+        _ => html! {},
+    };
     let body = html! {
         section.confirm {
             h1 { (control.verb) " run " (words::short(id)) "?" }
             (subject(&site, &run))
-            @if control.applies_to(&run) {
+            @if applies {
                 p { (control.effect) }
+                (plan)
                 (form(&site, control, id, op))
                 (as_command(&site, control, id, op))
             } @else {
@@ -75,6 +91,9 @@ fn form(site: &Site, control: &Control, id: RunId, op: Option<u64>) -> Markup {
             (token(site))
             @if let Some(op) = op { input type="hidden" name="op" value=(op); }
             @if control.has_reason { (reason.line()) }
+            @if control.action == Action::Retry {
+                label.check { input type="checkbox" name="force" value="true"; "Also attempt steps again that are attempted at most once" }
+            }
             @if control.action == Action::Terminate {
                 label.check { input type="checkbox" name="compensating" value="true"; "Run its compensations first" }
             }
@@ -85,6 +104,28 @@ fn form(site: &Site, control: &Control, id: RunId, op: Option<u64>) -> Markup {
                 a.button href=(site.href(&format!("/runs/{id}"))) { "Go back" }
             }
         }
+    }
+}
+
+/// What a retry would run again, or why it is refused. Forced, so that steps that are attempted at most once are listed.
+async fn retry_plan(app: &App, site: &Site, id: RunId, op: Option<u64>) -> Markup {
+    let request = RetryRunRequest { from: op, force: true, dry_run: true, ..RetryRunRequest::default() };
+    match app.service.retry(&site.caller, id, &request).await {
+        Ok(ControlledJson { plan: Some(plan), .. }) => html! {
+            p { "It continues from operation " (plan.reopens) ". " (plan.skipped_events) " events are skipped, and "
+                (plan.recorded_again) " outcomes among them are kept. Open again:" }
+            ul {
+                @for open in &plan.open {
+                    li {
+                        "#" (open.op) " " (open.kind) " " span.strong { (open.name) }
+                        @if let Some(queue) = &open.queue { " in queue " (queue) }
+                        @if open.at_most_once { " (attempted at most once)" }
+                    }
+                }
+            }
+        },
+        Ok(_) => html! {},
+        Err(problem) => html! { p { "It will be refused: " (problem.detail) } },
     }
 }
 
@@ -101,13 +142,23 @@ pub(crate) fn subject(site: &Site, run: &RunJson) -> Markup {
 
 /// The same action as a command.
 fn as_command(site: &Site, control: &Control, id: RunId, op: Option<u64>) -> Markup {
-    let op =
-        op.filter(|_| control.action == Action::Wake).map(|op| format!(" --op {op}")).unwrap_or_default();
+    let flag = match control.action {
+        Action::Wake => Some("--op"),
+        Action::Retry => Some("--from"),
+        _ => None,
+    };
+    let op = flag.zip(op).map(|(flag, op)| format!(" {flag} {op}")).unwrap_or_default();
     let command = format!("outlast run {} {id}{op}", control.path);
+    let request = format!(
+        "curl -X POST -H \"Authorization: Bearer $OUTLAST_ACCESS_KEY\" -H 'Content-Type: application/json' -d '{{}}' \
+         \"$OUTLAST_SERVER/api/runs/{id}/{}\"",
+        control.path
+    );
     html! {
         details.command {
             summary { "As a command" }
             pre { (command) (crate::ui::parts::copy(site, &command, "the command")) }
+            pre { (request) (crate::ui::parts::copy(site, &request, "the request")) }
         }
     }
 }
@@ -131,15 +182,20 @@ pub(crate) async fn perform(
         return Ok(Redirect::to(&site.href(&format!("/runs/{}?did=started", started.run.id))).into_response());
     }
     let done = change(&app, &site, control.action, id, &form).await.on(&site)?;
-    let did = match done.did {
-        DidWhat::Requested => "requested",
-        DidWhat::Already => "already",
-        DidWhat::Nothing => "nothing",
-    };
+    let did = word_of(done.did);
     Ok(Redirect::to(&site.href(&format!("/runs/{id}?did={did}"))).into_response())
 }
 
-async fn change(
+/// What was done, as a part of an address.
+pub(super) fn word_of(did: DidWhat) -> &'static str {
+    match did {
+        DidWhat::Requested => "requested",
+        DidWhat::Already => "already",
+        DidWhat::Nothing => "nothing",
+    }
+}
+
+pub(super) async fn change(
     app: &App,
     site: &Site,
     action: Action,
@@ -159,6 +215,12 @@ async fn change(
         Action::Wake => {
             let op = form.text("op").and_then(|op| op.parse().ok());
             service.wake(caller, id, &WakeRequest { op }).await
+        }
+        Action::Retry => {
+            let from = form.text("op").and_then(|op| op.parse().ok());
+            let force = form.text("force").is_some();
+            let request = RetryRunRequest { from, force, reason, ..RetryRunRequest::default() };
+            service.retry(caller, id, &request).await
         }
         Action::Quarantine => service.quarantine(caller, id).await,
         Action::Release => service.release(caller, id).await,

@@ -15,6 +15,8 @@ use tokio::sync::watch;
 pub(crate) struct Snapshot {
     /// The elements by their ids.
     pub(crate) parts: BTreeMap<&'static str, String>,
+    /// The revision: the time at which it was read, in microseconds.
+    pub(crate) rev: i64,
     /// Whether nothing will change any more.
     pub(crate) is_last: bool,
 }
@@ -55,31 +57,19 @@ impl Hub {
         let (sender, mut receiver) = watch::channel(None);
         readers.insert(key.clone(), sender.clone());
         receiver.borrow_and_update();
-        let (hub, ticks) = (self.clone(), clock.clone());
+        let (reader, ticks) = (HubReader { hub: self.clone(), key, sender }, clock.clone());
         tokio::spawn(async move {
             loop {
                 let snapshot = read().await.map_err(|problem| problem.detail.clone());
                 let is_last = snapshot.as_ref().is_ok_and(|snapshot| snapshot.is_last);
-                sender.send_replace(Some(snapshot));
-                if is_last || !hub.is_wanted(&key, &sender) {
-                    hub.0.lock().remove(&key);
+                reader.sender.send_replace(Some(snapshot));
+                if is_last || !reader.is_wanted() {
                     return;
                 }
                 let _ = ticks.sleep_until(ticks.now().plus(every)).await;
             }
         });
         Subscription { receiver, clock }
-    }
-
-    /// Whether somebody still subscribes. Otherwise the reader is removed in the same moment, so that no later
-    /// subscriber finds one that stops.
-    fn is_wanted(&self, key: &str, sender: &watch::Sender<Latest>) -> bool {
-        let mut readers = self.0.lock();
-        if sender.receiver_count() > 0 {
-            return true;
-        }
-        readers.remove(key);
-        false
     }
 
     /// The number of readers.
@@ -89,13 +79,43 @@ impl Hub {
     }
 }
 
+/// The reader of a page, in the hub until this is dropped: also if its runtime shuts down.
+struct HubReader {
+    hub: Hub,
+    key: String,
+    sender: watch::Sender<Latest>,
+}
+
+impl HubReader {
+    /// Whether somebody still subscribes. Otherwise the reader is removed in the same moment, so that no later
+    /// subscriber finds one that stops.
+    fn is_wanted(&self) -> bool {
+        let mut readers = self.hub.0.lock();
+        if self.sender.receiver_count() > 0 {
+            return true;
+        }
+        readers.remove(&self.key);
+        false
+    }
+}
+
+impl Drop for HubReader {
+    fn drop(&mut self) {
+        let mut readers = self.hub.0.lock();
+        // Another reader of the page may have been started since.
+        if readers.get(&self.key).is_some_and(|sender| sender.same_channel(&self.sender)) {
+            readers.remove(&self.key);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn subscribe(hub: &Hub) -> Subscription {
         let every = Duration::from_millis(1);
-        let read = || async { Ok(Snapshot { parts: BTreeMap::new(), is_last: false }) };
+        let read = || async { Ok(Snapshot { parts: BTreeMap::new(), rev: 0, is_last: false }) };
         hub.subscribe("page".into(), every, Arc::new(outlast::SystemClock), read)
     }
 

@@ -8,7 +8,7 @@ use outlast_api::{PageRequest, Problem, RunFilter, RunJson, Service, WorkerJson}
 use outlast_core::SessionId;
 
 use super::problem::{Answer, OnSite};
-use crate::app::App;
+use crate::app::{App, AppState};
 use crate::site::Site;
 use crate::ui::badge::badge;
 use crate::ui::layout::Page;
@@ -29,11 +29,19 @@ pub(crate) async fn open_runs(service: &Service) -> Result<(Vec<RunJson>, bool),
 
 /// `GET /workers`.
 pub(crate) async fn workers(State(app): State<App>, site: Site) -> Answer {
-    let workers = app.service.workers().await.on(&site)?.items;
+    let body = workers_body(&app, &site).await.on(&site)?;
+    let live = site.href(&format!("/workers/live?{}", site.query));
+    Ok(Page::new("Workers", body).live(live).response(&site))
+}
+
+/// The part of the page of workers that is live.
+pub(crate) async fn workers_body(app: &AppState, site: &Site) -> Result<Markup, Problem> {
+    let workers = app.service.workers().await?.items;
     let body = html! {
+        div #page {
         div.title { h1 { "Workers" } }
         @if workers.is_empty() {
-            (empty(&site, "worker", "No worker has joined", html! {
+            (empty(site, "worker", "No worker has joined", html! {
                 p { "Runs wait until a worker with their code joins:" }
                 pre { "Worker::builder(world).register((checkout, charge)).start().await?;" }
             }))
@@ -48,11 +56,12 @@ pub(crate) async fn workers(State(app): State<App>, site: Site) -> Answer {
                         th.n scope="col" { "Last beat" }
                     }
                 }
-                tbody { @for worker in &workers { (worker_row(&site, worker)) } }
+                tbody { @for worker in &workers { (worker_row(site, worker)) } }
             }
         }
+        }
     };
-    Ok(Page::new("Workers", body).response(&site))
+    Ok(body)
 }
 
 fn worker_row(site: &Site, worker: &WorkerJson) -> Markup {
@@ -136,8 +145,15 @@ struct QueueCounts {
 
 /// `GET /queues`.
 pub(crate) async fn queues(State(app): State<App>, site: Site) -> Answer {
+    let body = queues_body(&app, &site).await.on(&site)?;
+    let live = site.href(&format!("/queues/live?{}", site.query));
+    Ok(Page::new("Queues", body).live(live).response(&site))
+}
+
+/// The part of the page of queues that is live.
+pub(crate) async fn queues_body(app: &AppState, site: &Site) -> Result<Markup, Problem> {
     let (runs, workers) = futures_util::future::join(open_runs(&app.service), app.service.workers()).await;
-    let ((runs, has_more), workers) = (runs.on(&site)?, workers.on(&site)?.items);
+    let ((runs, has_more), workers) = (runs?, workers?.items);
     let mut queues: BTreeMap<&str, QueueCounts> = BTreeMap::new();
     for worker in &workers {
         worker.queues.iter().for_each(|queue| queues.entry(queue).or_default().workers += 1);
@@ -155,9 +171,10 @@ pub(crate) async fn queues(State(app): State<App>, site: Site) -> Answer {
         }
     }
     let body = html! {
+        div #page {
         div.title { h1 { "Queues" } }
         @if queues.is_empty() {
-            (empty(&site, "queue", "No queues", html! { p { "A queue exists as soon as a run is in it or a worker serves it." } }))
+            (empty(site, "queue", "No queues", html! { p { "A queue exists as soon as a run is in it or a worker serves it." } }))
         } @else {
             table {
                 caption.hidden { "Queues" }
@@ -168,12 +185,13 @@ pub(crate) async fn queues(State(app): State<App>, site: Site) -> Answer {
                         th.n scope="col" { "Stuck" }
                     }
                 }
-                tbody { @for (name, queue) in &queues { (queue_row(&site, name, queue)) } }
+                tbody { @for (name, queue) in &queues { (queue_row(site, name, queue)) } }
             }
             @if has_more { p.muted { "Of the newest " (PageRequest::LIMIT_MAX) " open runs." } }
         }
+        }
     };
-    Ok(Page::new("Queues", body).response(&site))
+    Ok(body)
 }
 
 fn queue_row(site: &Site, name: &str, queue: &QueueCounts) -> Markup {

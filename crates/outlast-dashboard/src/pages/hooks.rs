@@ -1,12 +1,12 @@
 //! The hooks that runs wait for.
 
 use axum::extract::State;
-use maud::html;
-use outlast_api::{Action, PageRequest, RunFilter, RunJson, WaitJson};
+use maud::{Markup, html};
+use outlast_api::{Action, PageRequest, Problem, RunFilter, RunJson, WaitJson};
 use outlast_core::Status;
 
 use super::problem::{Answer, OnSite};
-use crate::app::App;
+use crate::app::{App, AppState};
 use crate::site::Site;
 use crate::ui::layout::Page;
 use crate::ui::parts::{ago, empty, run_link, until};
@@ -16,21 +16,29 @@ const RUNS_MAX: usize = PageRequest::LIMIT_MAX;
 
 /// `GET /hooks`.
 pub(crate) async fn show(State(app): State<App>, site: Site) -> Answer {
+    let body = show_body(&app, &site).await.on(&site)?;
+    let live = site.href(&format!("/hooks/live?{}", site.query));
+    Ok(Page::new("Hooks", body).live(live).response(&site))
+}
+
+/// The part of the page that is live.
+pub(crate) async fn show_body(app: &AppState, site: &Site) -> Result<Markup, Problem> {
     let filter = RunFilter {
         statuses: vec![Status::Waiting],
         page: PageRequest { limit: Some(RUNS_MAX), ..PageRequest::default() },
         ..RunFilter::default()
     };
-    let page = app.service.runs(&filter).await.on(&site)?;
+    let page = app.service.runs(&filter).await?;
     let hooks: Vec<(&RunJson, &WaitJson)> = page
         .items
         .iter()
         .flat_map(|run| run.waits.iter().filter(|wait| wait.on == "hook").map(move |wait| (run, wait)))
         .collect();
     let body = html! {
+        div #page {
         div.title { h1 { "Hooks" } }
         @if hooks.is_empty() {
-            (empty(&site, "hook", "No run waits for a hook", html! {
+            (empty(site, "hook", "No run waits for a hook", html! {
                 p { "A workflow opens one, and continues when a payload arrives:" }
                 pre { "let answer: Decision = ctx.hook(\"decision\").timeout(\"2d\").await?;" }
             }))
@@ -49,11 +57,11 @@ pub(crate) async fn show(State(app): State<App>, site: Site) -> Answer {
                         @let name = wait.name.as_deref().unwrap_or_default();
                         tr {
                             td.strong { (name) }
-                            td { (run_link(&site, run.id)) }
+                            td { (run_link(site, run.id)) }
                             td { (run.workflow) }
                             td.clip { (run.key.as_deref().unwrap_or("–")) }
-                            td.n { (ago(&site, run.updated_at)) }
-                            td.n { @if let Some(time) = wait.until { (until(&site, time)) } @else { "never" } }
+                            td.n { (ago(site, run.updated_at)) }
+                            td.n { @if let Some(time) = wait.until { (until(site, time)) } @else { "never" } }
                             td.n {
                                 @if site.may(Action::Send) {
                                     a.button href=(site.href(&format!("/runs/{}/send?op={}", run.id, wait.op))) { "Answer…" }
@@ -65,6 +73,7 @@ pub(crate) async fn show(State(app): State<App>, site: Site) -> Answer {
             }
             @if page.next.is_some() { p.muted { "Of the newest " (RUNS_MAX) " waiting runs." } }
         }
+        }
     };
-    Ok(Page::new("Hooks", body).response(&site))
+    Ok(body)
 }

@@ -1,62 +1,95 @@
 //! The page of a run: header, why box, timeline and panel.
 
+use axum::Json;
 use axum::extract::{Path, State};
+use axum::response::IntoResponse;
 use maud::{Markup, html};
 use outlast_api::{
-    Action, EventFilter, ExplanationJson, FailureJson, ItemPage, OperationFilter, OperationJson, OutputJson,
-    OutputQuery, PageRequest, PayloadAmount, PayloadJson, Problem, ProblemCode, QueryPairs, QueryReader,
-    QueryWriter, RunJson,
+    Action, EventFilter, ExplanationJson, FailureJson, OperationJson, OutputJson, OutputQuery, PageRequest,
+    PayloadJson, Problem, ProblemCode, QueryPairs, QueryReader, QueryWriter, RunJson, RunTimeline,
 };
-use outlast_core::RunId;
+use outlast_core::{RunId, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::problem::{Answer, OnSite};
 use super::run_tabs::{head, tabs};
 use crate::app::{App, AppState};
 use crate::site::Site;
 use crate::timeline::axis::Scale;
+use crate::timeline::drawing::PAGE_ROWS;
+use crate::timeline::rows::{ExpandedChild, Row, RowFilter, RowSource};
 use crate::timeline::{Timeline, operation_icon, status_of};
 use crate::ui::badge::badge;
 use crate::ui::layout::Page;
-use crate::ui::parts::{ago, at, icon, pager, run_link, tag, took};
+use crate::ui::parts::{ago, at, icon, pager, run_link, tag, took, worker_link};
 use crate::ui::payload::{member, payload};
 use crate::ui::sentence::sentence;
 use crate::ui::words;
 
-/// The rows of a page of the timeline.
-const ROWS: usize = 100;
+/// The attempts in progress that the why box names.
+const ATTEMPTS_NAMED: usize = 3;
 
-/// Kinds of operations that are bookkeeping; the timeline shows them only if asked.
-const BOOKKEEPING: [&str; 3] = ["compensation", "keep", "tags"];
+/// The groups and children that can be expanded at the same time.
+const EXPANDED_MAX: usize = 20;
 
 /// Which part of a run the page shows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunQueryPart {
     op: Option<u64>,
     is_linear: bool,
+    is_table: bool,
     has_all: bool,
     status: Option<String>,
-    cursor: Option<String>,
+    /// The first row.
+    row: usize,
+    expanded: BTreeSet<u64>,
+    /// The part of the time, in microseconds since the start.
+    zoom: Option<(i64, i64)>,
     pub(crate) did: Option<String>,
 }
 
 impl QueryPairs for RunQueryPart {
     fn read_query(reader: &mut QueryReader) -> Result<Self, Problem> {
+        let zoom = reader.text("zoom")?.and_then(|text| {
+            let (from, to) = text.split_once('-')?;
+            Some((from.parse().ok()?, to.parse().ok()?)).filter(|(from, to)| from < to)
+        });
         Ok(Self {
             op: reader.parse("op")?,
             is_linear: reader.text("axis")?.as_deref() == Some("linear"),
+            is_table: reader.text("view")?.as_deref() == Some("table"),
             has_all: reader.text("all")?.is_some(),
-            status: reader.text("status")?,
-            cursor: reader.text("cursor")?,
+            status: reader.text("status")?.filter(|status| matches!(status.as_str(), "open" | "failed")),
+            row: reader.parse("row")?.unwrap_or(0),
+            expanded: reader
+                .all("expand")
+                .iter()
+                .filter_map(|op| op.parse().ok())
+                .take(EXPANDED_MAX)
+                .collect(),
+            zoom,
             did: reader.text("did")?,
         })
     }
 
     fn write_query(&self, writer: &mut QueryWriter) {
+        writer.set("view", self.is_table.then_some("table"));
         writer.set("axis", self.is_linear.then_some("linear"));
         writer.set("all", self.has_all.then_some("1"));
         writer.set("status", self.status.as_ref());
-        writer.set("cursor", self.cursor.as_ref());
+        writer.set("row", Some(self.row).filter(|row| *row > 0));
+        for op in &self.expanded {
+            writer.set("expand", Some(op));
+        }
+        writer.set("zoom", self.zoom.map(|(from, to)| format!("{from}-{to}")));
         writer.set("op", self.op);
+    }
+}
+
+impl RunQueryPart {
+    /// The address of the page with this part.
+    fn href(&self) -> String {
+        format!("?{}", self.to_query())
     }
 }
 
@@ -82,20 +115,32 @@ pub(crate) async fn show(State(app): State<App>, site: Site, Path(id): Path<Stri
     };
     let title = format!("{} {}", shown.run.workflow, words::short(id));
     let mut page = Page::new(title, body).with_timeline();
-    if shown.run.ended_at.is_none() && part.cursor.is_none() {
+    if shown.run.ended_at.is_none() {
         page = page.live(site.href(&format!("/runs/{id}/live?{}", part.to_query())));
     }
     Ok(page.response(&site))
 }
 
+/// One attempt in progress, in words.
+fn in_progress(site: &Site, attempt: &serde_json::Value) -> Markup {
+    let number = |name: &str| attempt.get(name).and_then(serde_json::Value::as_i64);
+    let step = attempt.get("step").and_then(|step| step.as_str()).unwrap_or("step");
+    html! {
+        code { (step) }
+        @if let Some(number) = number("attempt").filter(|number| *number > 1) { " attempt " (number) }
+        @if let Some(since) = number("since") { " for " (took(site, Timestamp::from_micros(since).into(), None)) }
+    }
+}
+
 /// What an action has done, until the page is loaded again.
-fn done(did: &str) -> Markup {
+pub(crate) fn done(did: &str) -> Markup {
     let text = match did {
         "requested" => "Requested. The page follows what happens.",
         "already" => "That was requested before, and is still in effect.",
         "nothing" => "There was nothing to do.",
         "delivered" => "Delivered to the run.",
         "started" => "Started.",
+        "created" => "Created.",
         _ => return html! {},
     };
     html! { p.done role="status" data-done { (text) } }
@@ -106,7 +151,9 @@ fn done(did: &str) -> Markup {
 pub(crate) struct RunParts {
     pub(crate) run: RunJson,
     explanation: Option<ExplanationJson>,
-    operations: Result<ItemPage<OperationJson>, Problem>,
+    timeline: Result<RunTimeline, Problem>,
+    children: BTreeMap<u64, ExpandedChild>,
+    filter: RowFilter,
     selected: Option<OperationJson>,
     input: Option<PayloadJson>,
     output: Option<OutputJson>,
@@ -117,23 +164,23 @@ impl RunParts {
     /// Reads all parts. A part that cannot be read does not hide the others.
     pub(crate) async fn read(app: &AppState, id: RunId, part: RunQueryPart) -> Result<Self, Problem> {
         let run = app.service.run(id).await?;
-        let filter = OperationFilter {
-            status: part.status.clone(),
-            payloads: Some(PayloadAmount::None),
-            page: PageRequest { limit: Some(ROWS), cursor: part.cursor.clone() },
-            ..OperationFilter::default()
-        };
         let events = EventFilter {
             kind: Some("run_started".into()),
             page: PageRequest { limit: Some(1), cursor: None },
             ..EventFilter::default()
         };
-        let (explanation, operations, events) = futures_util::future::join3(
+        let (explanation, timeline, events) = futures_util::future::join3(
             app.service.explain(id),
-            app.service.operations(id, &filter),
+            app.service.timeline(id),
             app.service.events(id, &events),
         )
         .await;
+        let children = match &timeline {
+            Ok(timeline) => expanded_children(app, timeline, &part.expanded).await,
+            Err(_) => BTreeMap::new(),
+        };
+        let filter =
+            RowFilter { status: part.status.clone(), has_all: part.has_all, expanded: part.expanded.clone() };
         let selected = match part.op {
             Some(op) => app.service.operation(id, op).await.ok(),
             None => None,
@@ -155,7 +202,8 @@ impl RunParts {
                 omitted: false,
             })
         });
-        Ok(Self { run, explanation: explanation.ok(), operations, selected, input, output, part })
+        let explanation = explanation.ok();
+        Ok(Self { run, explanation, timeline, children, filter, selected, input, output, part })
     }
 
     /// The header of the page.
@@ -173,7 +221,7 @@ impl RunParts {
         html! {
             div.why #why data-status=(self.run.status) {
                 (icon(site, "why"))
-                p { (sentence(site, &why.sentence)) }
+                (self.reason(site, why))
                 @if site.may(Action::Wake) {
                     @if let Some(wait) = retry { a.button href=(link("wake", wait.op)) { "Attempt now…" } }
                     @else if let Some(wait) = timer { a.button href=(link("wake", wait.op)) { "Wake now…" } }
@@ -185,69 +233,150 @@ impl RunParts {
         }
     }
 
+    /// The reason in words. For a run that a worker holds, what is in progress counts, and the worker comes last.
+    fn reason(&self, site: &Site, why: &ExplanationJson) -> Markup {
+        let attempts = why.because.get("attempts").and_then(|attempts| attempts.as_array());
+        let Some(attempts) = attempts.filter(|attempts| !attempts.is_empty() && why.stopping.is_none())
+        else {
+            return html! { p { (sentence(site, &why.sentence)) } };
+        };
+        let worker = why.because.get("worker");
+        let text = |name: &str| worker.and_then(|worker| worker.get(name)).and_then(|value| value.as_str());
+        html! {
+            div.reason {
+                p {
+                    span.strong { (words::counted(attempts.len() as u64, "attempt")) " in progress: " }
+                    @for (index, attempt) in attempts.iter().take(ATTEMPTS_NAMED).enumerate() {
+                        @if index > 0 { ", " }
+                        (in_progress(site, attempt))
+                    }
+                    @if attempts.len() > ATTEMPTS_NAMED { " and " (attempts.len() - ATTEMPTS_NAMED) " more" }
+                }
+                @if let Some(owner) = self.run.owner {
+                    p.muted { "on worker " (worker_link(site, owner)) @if let Some(host) = text("host") { ", host " (host) } @if let Some(build) = text("build") { ", build " code { (words::clipped(build, 12)) } } }
+                }
+            }
+        }
+    }
+
     /// The timeline with its controls.
     pub(crate) fn timeline_section(&self, site: &Site) -> Markup {
         html! {
             section.lines #lines aria-label="Timeline" {
-                (self.controls())
-                @match &self.operations {
+                @match &self.timeline {
                     Err(problem) => (super::problem::problem_box(site, problem)),
-                    Ok(page) => {
-                        @let rows: Vec<_> = page.items.iter().filter(|op| self.is_shown(op)).cloned().collect();
-                        @let query = RunQueryPart { op: None, ..self.part.clone() }.to_query();
-                        @if rows.is_empty() && self.part.status.is_some() { p.muted.pad { "No operation matches." } }
-                        @else {
-                            (Timeline {
-                                run: &self.run,
-                                operations: &rows,
-                                selected: self.part.op,
-                                scale: if self.part.is_linear { Scale::Linear } else { Scale::Compressed },
-                                query: &query,
-                                is_first_page: page.prev.is_none() && self.part.status.is_none(),
-                                is_last_page: page.next.is_none() && self.part.status.is_none(),
-                            }.render(site))
-                        }
-                        (self.pages(page))
+                    Ok(timeline) => {
+                        @let source = self.source(timeline, site.now);
+                        @let rows = source.rows();
+                        (self.with_timeline(source, |timeline| self.rows_part(site, timeline, &rows)))
                     },
                 }
             }
         }
     }
 
-    fn is_shown(&self, op: &OperationJson) -> bool {
-        self.part.has_all || self.part.status.is_some() || !BOOKKEEPING.contains(&op.kind.as_str())
+    fn source<'a>(&'a self, timeline: &'a RunTimeline, now: Timestamp) -> RowSource<'a> {
+        RowSource { run: &self.run, timeline, children: &self.children, filter: &self.filter, now }
     }
 
-    fn controls(&self) -> Markup {
-        let to = |part: RunQueryPart| format!("?{}", part.to_query());
-        let status = |status: Option<&str>| RunQueryPart {
-            status: status.map(Into::into),
-            cursor: None,
-            ..self.part.clone()
+    /// Calls a function with the timeline of these rows.
+    fn with_timeline<T>(&self, source: RowSource<'_>, use_it: impl FnOnce(&Timeline<'_>) -> T) -> T {
+        let to_op = |op: Option<u64>| RunQueryPart { op, ..self.part.clone() }.href();
+        let to_expand = |number: u64| {
+            let mut part = self.part.clone();
+            if !part.expanded.remove(&number) {
+                part.expanded.insert(number);
+            }
+            part.href()
+        };
+        let origin = self.run.created_at.0.as_micros();
+        let time = |offset: i64| Timestamp::from_micros(origin.saturating_add(offset));
+        let blocks = RunQueryPart { row: 0, zoom: None, op: None, ..self.part.clone() };
+        use_it(&Timeline {
+            source,
+            selected: self.part.op,
+            scale: if self.part.is_linear { Scale::Linear } else { Scale::Compressed },
+            range: self.part.zoom.map(|(from, to)| (time(from), time(to))),
+            first: self.part.row,
+            to_op: &to_op,
+            to_expand: &to_expand,
+            blocks: format!("{}/timeline?{}", self.run.id, blocks.to_query()),
+        })
+    }
+
+    fn rows_part(&self, site: &Site, timeline: &Timeline<'_>, rows: &[Row]) -> Markup {
+        html! {
+            (self.controls(site, timeline, rows))
+            @if rows.is_empty() { p.muted.pad { "No operation matches." } }
+            @else if self.part.is_table { (timeline.table(site, rows)) }
+            @else { (timeline.render(site, rows)) }
+            (self.pages(rows.len()))
+        }
+    }
+
+    /// A block of rows, for scripts.
+    pub(crate) fn block(&self, site: &Site) -> Result<serde_json::Value, Problem> {
+        let timeline = self.timeline.as_ref().map_err(Clone::clone)?;
+        let source = self.source(timeline, site.now);
+        let rows = source.rows();
+        Ok(self.with_timeline(source, |timeline| timeline.block(site, &rows)))
+    }
+
+    fn controls(&self, site: &Site, timeline: &Timeline<'_>, rows: &[Row]) -> Markup {
+        let status = |status: Option<&str>| {
+            RunQueryPart { status: status.map(Into::into), row: 0, ..self.part.clone() }.href()
         };
         let is_on = |name: Option<&str>| (self.part.status.as_deref() == name).then_some("true");
+        let part = &self.part;
+        let toggle = |is_on: bool, href: String, name: &str, title: &str| {
+            html! { a.quiet href=(href) aria-pressed=(is_on) title=(title) { (name) } }
+        };
         html! {
             div.controls {
                 div.segmented role="group" aria-label="Operations" {
-                    a href=(to(status(None))) aria-current=[is_on(None)] { "All" }
-                    a href=(to(status(Some("open")))) aria-current=[is_on(Some("open"))] { "Open" }
-                    a href=(to(status(Some("failed")))) aria-current=[is_on(Some("failed"))] { "Failed" }
+                    a href=(status(None)) aria-current=[is_on(None)] { "All" }
+                    a href=(status(Some("open"))) aria-current=[is_on(Some("open"))] { "Open" }
+                    a href=(status(Some("failed"))) aria-current=[is_on(Some("failed"))] { "Failed" }
+                }
+                div.segmented role="group" aria-label="View" {
+                    a href=(RunQueryPart { is_table: false, ..part.clone() }.href()) aria-current=[(!part.is_table).then_some("true")] { "Picture" }
+                    a href=(RunQueryPart { is_table: true, ..part.clone() }.href()) aria-current=[part.is_table.then_some("true")] { "Table" }
                 }
                 div.space {}
-                a.quiet href=(to(RunQueryPart { has_all: !self.part.has_all, ..self.part.clone() })) aria-pressed=(self.part.has_all)
-                    title="Registrations of compensations, tags and decisions" { "Bookkeeping" }
-                a.quiet href=(to(RunQueryPart { is_linear: !self.part.is_linear, ..self.part.clone() })) aria-pressed=(self.part.is_linear)
-                    data-linear title="Idle time to scale (i)" { "To scale" }
+                (toggle(part.has_all, RunQueryPart { has_all: !part.has_all, row: 0, ..part.clone() }.href(), "Bookkeeping", "Registrations of compensations, tags and decisions"))
+                @if !part.is_table {
+                    a.quiet href=(RunQueryPart { is_linear: !part.is_linear, ..part.clone() }.href()) aria-pressed=(part.is_linear)
+                        data-linear title="Idle time to scale (i)" { "To scale" }
+                    (self.zoom_links(site, timeline, rows))
+                }
             }
         }
     }
 
-    fn pages(&self, page: &ItemPage<OperationJson>) -> Markup {
-        let to = |cursor: &Option<String>| {
-            let cursor = Some(cursor.clone()?);
-            Some(format!("?{}", RunQueryPart { cursor, op: None, ..self.part.clone() }.to_query()))
+    fn zoom_links(&self, site: &Site, timeline: &Timeline<'_>, rows: &[Row]) -> Markup {
+        let origin = self.run.created_at.0.as_micros();
+        let (from, to) = timeline.axis(rows).bounds();
+        let (from, to) = (from.as_micros() - origin, to.as_micros() - origin);
+        let middle = (from + to) / 2;
+        let zoomed = |half: i64| {
+            let half = half.max(500);
+            RunQueryPart { zoom: Some(((middle - half).max(0), middle + half)), ..self.part.clone() }.href()
         };
-        pager(to(&page.prev), to(&page.next), ("Earlier", "Later"))
+        html! {
+            span.zoom role="group" aria-label="Zoom" {
+                a.quiet href=(zoomed(to - from)) data-zoom-by="2" title="Zoom out (-)" aria-label="Zoom out" { (icon(site, "minus")) }
+                a.quiet href=(RunQueryPart { zoom: None, ..self.part.clone() }.href()) data-zoom-by="0" title="All of it (0)" { "Fit" }
+                a.quiet href=(zoomed((to - from) / 4)) data-zoom-by="0.5" title="Zoom in (+)" aria-label="Zoom in" { (icon(site, "start")) }
+            }
+        }
+    }
+
+    fn pages(&self, total: usize) -> Markup {
+        let to = |row: usize| RunQueryPart { row, op: None, ..self.part.clone() }.href();
+        let first = self.part.row;
+        let earlier = (first > 0).then(|| to(first.saturating_sub(PAGE_ROWS)));
+        let later = (first + PAGE_ROWS < total).then(|| to(first + PAGE_ROWS));
+        html! { div.no-js[!self.part.is_table] { (pager(earlier, later, ("Earlier", "Later"))) } }
     }
 
     /// The panel: the selected operation, or the run.
@@ -286,6 +415,29 @@ impl RunParts {
     }
 }
 
+/// The children whose operations are shown in place.
+async fn expanded_children(
+    app: &AppState,
+    timeline: &RunTimeline,
+    expanded: &BTreeSet<u64>,
+) -> BTreeMap<u64, ExpandedChild> {
+    let children = timeline.operations.iter().filter(|op| op.kind == "child" && expanded.contains(&op.op));
+    let reads = children.filter_map(|op| Some((op.op, op.run?))).map(async |(op, id)| {
+        let (run, timeline) = futures_util::future::join(app.service.run(id), app.service.timeline(id)).await;
+        // A child that was deleted has no rows.
+        Some((op, ExpandedChild { run: run.ok()?, timeline: timeline.ok()? }))
+    });
+    futures_util::future::join_all(reads).await.into_iter().flatten().collect()
+}
+
+/// `GET /runs/{id}/timeline`: a block of rows, for scripts.
+pub(crate) async fn block(State(app): State<App>, site: Site, Path(id): Path<String>) -> Answer {
+    let id = run_id(&id).on(&site)?;
+    let part = RunQueryPart::from_query(&site.query).on(&site)?;
+    let shown = RunParts::read(&app, id, part).await.on(&site)?;
+    Ok(Json(shown.block(&site).on(&site)?).into_response())
+}
+
 /// A failure with its causes.
 pub(crate) fn failure_box(failure: &FailureJson) -> Markup {
     html! {
@@ -300,7 +452,7 @@ pub(crate) fn failure_box(failure: &FailureJson) -> Markup {
 
 /// An operation: attempts, times, payloads and what can be done.
 pub(crate) fn operation(site: &Site, run: &RunJson, op: &OperationJson) -> Markup {
-    let status = status_of(op, site.now);
+    let status = status_of(run, op, site.now);
     let link = |action: &str| site.href(&format!("/runs/{}/{action}?op={}", run.id, op.op));
     let is_open = op.ended_at.is_none() && run.ended_at.is_none();
     let can_wake = is_open

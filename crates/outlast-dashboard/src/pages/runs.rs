@@ -6,6 +6,7 @@ use outlast_api::{Action, CountsJson, ItemPage, Problem, QueryPairs, RunFilter, 
 use outlast_core::Status;
 
 use super::problem::{Answer, OnSite};
+use crate::actions::{BULK_ACTIONS, SELECTED_ACTIONS, is_supported};
 use crate::app::{App, AppState};
 use crate::site::Site;
 use crate::ui::badge::{look, run_badge, shown_status};
@@ -148,21 +149,64 @@ impl RunList {
                 @for (text, without) in on {
                     a.filter href=(Self::href(site, &without)) title="Remove this filter" { (text) (icon(site, "close")) }
                 }
-                form.narrow action=(site.href("/runs")) {
+                (self.filter_menu(site))
+                (self.bulk_menu(site))
+                div.space {}
+                @if !self.is_live() {
+                    span.muted { "as of " (crate::ui::parts::ago(site, self.counts.as_of)) }
+                    a.button href="" { "Refresh" }
+                }
+            }
+        }
+    }
+
+    /// A menu with actions on all runs of the filter.
+    fn bulk_menu(&self, site: &Site) -> Markup {
+        if !site.may(Action::Bulk) || !is_supported(&self.filter) {
+            return html! {};
+        }
+        let query = self.filter.filters();
+        html! {
+            details.menu {
+                summary.button { "All matching runs" }
+                ul {
+                    @for (path, verb, action) in BULK_ACTIONS {
+                        @if site.caller.role.includes(action.role()) {
+                            li { a href={ (site.href("/runs/bulk")) "?bulk=" (path) "&" (query) } { (verb) " all of them…" } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// A menu with fields that add filters.
+    fn filter_menu(&self, site: &Site) -> Markup {
+        let plain = &self.filter;
+        let field = |name: &'static str,
+                     label: &'static str,
+                     value: &Option<String>,
+                     example: &'static str| {
+            html! {
+                label for={ "filter-" (name) } { (label) }
+                input type="text" id={ "filter-" (name) } name=(name) value=(value.as_deref().unwrap_or_default()) placeholder=(example)
+                    autocomplete="off" spellcheck="false";
+            }
+        };
+        html! {
+            details.menu.filter-menu {
+                summary.button { (icon(site, "start")) "Filter" }
+                form action=(site.href("/runs")) {
                     @for status in &plain.statuses { input type="hidden" name="status" value=(status); }
                     @for mark in &plain.marks { input type="hidden" name="mark" value=(mark); }
                     @if plain.open { input type="hidden" name="open" value="true"; }
                     @if let Some(flag) = plain.flag { input type="hidden" name="flag" value=(flag.as_str()); }
                     @for (name, value) in &plain.tags { input type="hidden" name="tag" value={ (name) ":" (value) }; }
-                    @if let Some(workflow) = &plain.workflow { input type="hidden" name="workflow" value=(workflow); }
-                    @if let Some(queue) = &plain.queue { input type="hidden" name="queue" value=(queue); }
-                    input type="search" name="text" value=(plain.text.as_deref().unwrap_or_default())
-                        placeholder="Filter by id, workflow or key" aria-label="Filter by id, workflow or key";
-                }
-                div.space {}
-                @if !self.is_live() {
-                    span.muted { "as of " (crate::ui::parts::ago(site, self.counts.as_of)) }
-                    a.button href="" { "Refresh" }
+                    (field("workflow", "Workflow", &plain.workflow, "checkout"))
+                    (field("queue", "Queue", &plain.queue, "default"))
+                    (field("tag", "Tag", &None, "customer:ada"))
+                    (field("text", "Id, workflow or key contains", &plain.text, "order-4"))
+                    button.button.primary { "Apply" }
                 }
             }
         }
@@ -174,7 +218,10 @@ impl RunList {
             section #runs data-list {
                 @if self.page.items.is_empty() { (self.nothing(site)) }
                 @else {
-                    (plain_table(site, &self.page.items, "Runs, the newest first"))
+                    @match site.may(Action::Bulk) {
+                        true => (selectable_table(site, &self.page.items, "Runs, the newest first")),
+                        false => (plain_table(site, &self.page.items, "Runs, the newest first")),
+                    }
                     (self.pages(site))
                 }
             }
@@ -216,16 +263,26 @@ fn first_run(site: &Site) -> Markup {
     empty(site, "runs", "No runs yet", text)
 }
 
+/// Whether the rows of a table can be selected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rows {
+    Plain,
+    Selectable,
+}
+
 /// A row of a list of runs.
-pub(crate) fn row(site: &Site, run: &RunJson) -> Markup {
+fn row(site: &Site, run: &RunJson, rows: Rows) -> Markup {
     html! {
         tr id={ "run-" (run.id) } data-status=(shown_status(run)) {
-            td.status { (run_badge(site, run)) }
-            td { (run_link(site, run.id)) }
-            td.clip title=(run.workflow) { span.strong { (run.workflow) } " " span.muted { "v" (run.version) } }
-            td.clip title=[run.key.as_ref()] { (run.key.as_deref().unwrap_or("–")) }
-            td.n { (ago(site, run.created_at)) }
-            td.n { (took(site, run.created_at, run.ended_at)) }
+            @if rows == Rows::Selectable {
+                td.check-cell { input type="checkbox" name="run" value=(run.id) aria-label={ "Select " (run.workflow) " " (words::short(run.id)) }; }
+            }
+            td.c-status { (run_badge(site, run)) }
+            td.c-run { (run_link(site, run.id)) }
+            td.clip.c-workflow title=(run.workflow) { span.strong { (run.workflow) } " " span.muted { "v" (run.version) } }
+            td.clip.c-key title=[run.key.as_ref()] { @if let Some(key) = &run.key { (key) } @else { span.muted { "–" } } }
+            td.n.c-started { (ago(site, run.created_at)) }
+            td.n.c-took { (took(site, run.created_at, run.ended_at)) }
             td.clip.note { (note(site, run)) }
         }
     }
@@ -233,17 +290,40 @@ pub(crate) fn row(site: &Site, run: &RunJson) -> Markup {
 
 /// A table of runs.
 pub(crate) fn plain_table(site: &Site, runs: &[RunJson], caption: &str) -> Markup {
+    table(site, runs, caption, Rows::Plain)
+}
+
+/// A table of runs, and actions for those that are selected. Each leads to a page that asks for confirmation.
+fn selectable_table(site: &Site, runs: &[RunJson], caption: &str) -> Markup {
+    html! {
+        form.selectable action=(site.href("/runs/selected")) {
+            (table(site, runs, caption, Rows::Selectable))
+            div.selection #selection {
+                span.strong data-count { "Selected runs" }
+                @for action in SELECTED_ACTIONS.iter().filter(|action| site.may(action.action)) {
+                    button.button name="action" value=(action.path) { (action.verb) "…" }
+                }
+                button type="button" class="quiet js" data-clear { "Clear" }
+            }
+        }
+    }
+}
+
+fn table(site: &Site, runs: &[RunJson], caption: &str, rows: Rows) -> Markup {
     html! {
         table.runs {
             caption.hidden { (caption) }
             thead {
                 tr {
-                    th scope="col" { "Status" } th scope="col" { "Run" } th scope="col" { "Workflow" }
-                    th scope="col" { "Key" } th.n scope="col" { "Started" } th.n scope="col" { "Took" }
-                    th scope="col" { "Waits for / failed with" }
+                    @if rows == Rows::Selectable {
+                        th.check-cell scope="col" { span.hidden { "Select" } input type="checkbox" class="js" data-all aria-label="Select all rows"; }
+                    }
+                    th.c-status scope="col" { "Status" } th.c-run scope="col" { "Run" } th.c-workflow scope="col" { "Workflow" }
+                    th.c-key scope="col" { "Key" } th.n.c-started scope="col" { "Started" } th.n.c-took scope="col" { "Took" }
+                    th.note scope="col" { "Waits for / failed with" }
                 }
             }
-            tbody { @for run in runs { (row(site, run)) } }
+            tbody { @for run in runs { (row(site, run, rows)) } }
         }
     }
 }

@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::html;
+use outlast_api::Action;
 
 use crate::app::App;
 use crate::site::{Site, THEME_COOKIE};
@@ -46,6 +47,7 @@ pub(crate) async fn show(State(_): State<App>, site: Site) -> Response {
             section {
                 h2 { "This server" }
                 dl.facts { @for (name, value) in facts { dt { (name) } dd { (value) } } }
+                @if site.may(Action::Prune) { p { a.button href=(site.href("/settings/prune")) { "Delete old runs…" } } }
             }
         }
     };

@@ -68,13 +68,14 @@ pub(crate) struct Tick {
 
 impl Axis {
     /// An axis from `begin` to `end`. Attempts were in progress during `busy`; `bounds` are times at which operations
-    /// begin and end.
+    /// begin and end. Only the `range` is shown, if there is one.
     pub(crate) fn new(
         begin: Timestamp,
         end: Timestamp,
         busy: &[(Timestamp, Timestamp)],
         bounds: &[Timestamp],
         scale: Scale,
+        range: Option<(Timestamp, Timestamp)>,
     ) -> Self {
         let (begin, end) = (begin.as_micros(), end.as_micros().max(begin.as_micros() + 1));
         let busy = merge(busy, begin, end);
@@ -86,6 +87,9 @@ impl Axis {
             idle_pieces(at, from, bounds, least, scale, &mut pieces);
             push(&mut pieces, from, to, false);
             at = to.max(at);
+        }
+        if let Some((from, to)) = range {
+            pieces = clipped(&pieces, from.as_micros(), to.as_micros());
         }
         Self::of_pieces(&pieces)
     }
@@ -117,6 +121,27 @@ impl Axis {
         let Some(segment) = segment else { return 0.0 };
         let part = (time - segment.from) as f64 / (segment.to - segment.from).max(1) as f64;
         segment.x + segment.width * part.clamp(0.0, 1.0)
+    }
+
+    /// Whether a part of the time between these two is shown.
+    pub(crate) fn shows(&self, from: Timestamp, to: Timestamp) -> bool {
+        let (Some(first), Some(last)) = (self.segments.first(), self.segments.last()) else { return false };
+        to.as_micros() >= first.from && from.as_micros() <= last.to
+    }
+
+    /// The first and the last time that is shown.
+    pub(crate) fn bounds(&self) -> (Timestamp, Timestamp) {
+        let time = |micros: Option<i64>| Timestamp::from_micros(micros.unwrap_or_default());
+        (time(self.segments.first().map(|first| first.from)), time(self.segments.last().map(|last| last.to)))
+    }
+
+    /// The parts as text for scripts: the times of each since `origin`, and whether it is a gap.
+    pub(crate) fn text(&self, origin: Timestamp) -> String {
+        let part = |segment: &Segment| {
+            let (from, to) = (segment.from - origin.as_micros(), segment.to - origin.as_micros());
+            format!("{from} {to} {}", u8::from(segment.is_gap))
+        };
+        self.segments.iter().map(part).collect::<Vec<_>>().join(",")
     }
 
     /// The compressed idle times.
@@ -155,6 +180,13 @@ impl Axis {
         }
         ticks
     }
+}
+
+/// The parts of the pieces between two times.
+fn clipped(pieces: &[(i64, i64, bool)], begin: i64, end: i64) -> Vec<(i64, i64, bool)> {
+    let clip = |&(from, to, is_gap): &(i64, i64, bool)| (from.max(begin), to.min(end), is_gap);
+    let shown: Vec<_> = pieces.iter().map(clip).filter(|(from, to, _)| from < to).collect();
+    if shown.is_empty() { pieces.to_vec() } else { shown }
 }
 
 /// The times of attempts, clipped, in order and without overlaps.
@@ -250,7 +282,7 @@ mod tests {
     fn axis(end: i64, busy: &[(i64, i64)], bounds: &[i64], scale: Scale) -> Axis {
         let busy: Vec<_> = busy.iter().map(|(from, to)| (at(*from), at(*to))).collect();
         let bounds: Vec<_> = bounds.iter().map(|time| at(*time)).collect();
-        Axis::new(at(0), at(end), &busy, &bounds, scale)
+        Axis::new(at(0), at(end), &busy, &bounds, scale, None)
     }
 
     #[test]
@@ -283,6 +315,15 @@ mod tests {
     fn short_pauses_are_drawn_to_scale() {
         let axis = axis(3_000_000, &[(0, 1_000_000), (2_000_000, 3_000_000)], &[], Scale::Compressed);
         assert_eq!(axis.gaps().count(), 0);
+    }
+
+    #[test]
+    fn a_range_is_drawn_over_the_whole_width() {
+        let range = Some((at(1_000_000), at(2_000_000)));
+        let axis = Axis::new(at(0), at(4_000_000), &[(at(0), at(4_000_000))], &[], Scale::Compressed, range);
+        assert!((axis.x(at(1_500_000)) - 49.0).abs() < 0.1, "{}", axis.x(at(1_500_000)));
+        assert!(axis.shows(at(1_900_000), at(3_000_000)) && !axis.shows(at(2_100_000), at(3_000_000)));
+        assert_eq!(axis.text(at(1_000_000)), "0 1000000 0");
     }
 
     #[test]

@@ -1,42 +1,264 @@
-//! The rows of a timeline, and its axis.
+//! The rows of a timeline, as data.
 
-use maud::{Markup, html};
-use outlast_api::{OperationJson, RunJson};
-use outlast_core::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::axis::{Axis, Scale};
-use super::bars::Drawing;
-use crate::site::Site;
-use crate::ui::badge::shown_status;
-use crate::ui::parts::{icon, run_link, took};
+use outlast_api::{OperationJson, RunJson, RunTimeline};
+use outlast_core::{RunId, Timestamp};
+
+use super::bars::Bars;
+use super::group::{GROUPED_FROM, fold_skipped, group_equal};
+use super::shape::Shape;
 use crate::ui::words;
 
-/// The timeline of a run.
-#[derive(Debug)]
-pub(crate) struct Timeline<'a> {
-    pub(crate) run: &'a RunJson,
-    pub(crate) operations: &'a [OperationJson],
+/// Kinds of operations that are bookkeeping; the timeline shows them only if asked.
+const BOOKKEEPING: [&str; 3] = ["compensation", "keep", "tags"];
+
+/// Which rows are shown.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RowFilter {
+    /// Only operations that are `open` or have `failed` attempts.
+    pub(crate) status: Option<String>,
+    /// Whether bookkeeping is shown.
+    pub(crate) has_all: bool,
+    /// Groups and children that are expanded, by the number of their first operation.
+    pub(crate) expanded: BTreeSet<u64>,
+}
+
+/// A row of a timeline.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) key: String,
+    pub(crate) kind: RowKind,
     /// The operation that the panel shows.
-    pub(crate) selected: Option<u64>,
-    pub(crate) scale: Scale,
-    /// The query of a row's link, without the operation.
-    pub(crate) query: &'a str,
-    /// Whether the rows begin with the first operation of the run.
-    pub(crate) is_first_page: bool,
-    /// Whether the rows end with the last operation of the run.
-    pub(crate) is_last_page: bool,
+    pub(crate) op: Option<u64>,
+    pub(crate) icon: &'static str,
+    /// The status, as the name of a colour.
+    pub(crate) status: &'static str,
+    pub(crate) label: String,
+    /// What follows the label: attempts, or what it undoes.
+    pub(crate) note: String,
+    /// Whether the note is about failed attempts.
+    pub(crate) is_warning: bool,
+    /// The row in words, for those who do not see the bars.
+    pub(crate) words: String,
+    pub(crate) from: Timestamp,
+    /// `None` while it is open.
+    pub(crate) to: Option<Timestamp>,
+    /// The other run that it links to.
+    pub(crate) run: Option<RunId>,
+    /// The number with which it is expanded, and whether it is.
+    pub(crate) expand: Option<(u64, bool)>,
+    pub(crate) depth: u8,
+    pub(crate) is_failed: bool,
+    pub(crate) is_open: bool,
+    pub(crate) is_skipped: bool,
+    /// Whether it shows how long it took.
+    pub(crate) has_time: bool,
+    pub(crate) shapes: Vec<Shape>,
+}
+
+/// What a row is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowKind {
+    Run,
+    Operation,
+    /// Several operations in one row.
+    Group,
+    /// The title of the rows below.
+    Section,
+}
+
+impl RowKind {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Operation => "operation",
+            Self::Group => "group",
+            Self::Section => "section",
+        }
+    }
+}
+
+/// A child whose operations are shown in place.
+#[derive(Debug)]
+pub(crate) struct ExpandedChild {
+    pub(crate) run: RunJson,
+    pub(crate) timeline: RunTimeline,
+}
+
+/// The rows of a run.
+#[derive(Debug)]
+pub(crate) struct RowSource<'a> {
+    pub(crate) run: &'a RunJson,
+    pub(crate) timeline: &'a RunTimeline,
+    pub(crate) children: &'a BTreeMap<u64, ExpandedChild>,
+    pub(crate) filter: &'a RowFilter,
+    pub(crate) now: Timestamp,
+}
+
+impl RowSource<'_> {
+    pub(super) fn bars(&self) -> Bars<'_> {
+        Bars { run: self.run, timeline: self.timeline, now: self.now }
+    }
+
+    /// All rows: the run, its operations, and its compensations.
+    pub(crate) fn rows(&self) -> Vec<Row> {
+        let shown: Vec<&OperationJson> =
+            self.timeline.operations.iter().filter(|op| self.is_shown(op)).collect();
+        let (undoing, plain): (Vec<_>, Vec<_>) =
+            shown.into_iter().partition(|op| op.kind == "step" && op.undoes.is_some());
+        let mut rows = Vec::new();
+        if self.filter.status.is_none() {
+            rows.push(self.run_row());
+        }
+        let is_grouped = plain.len() >= GROUPED_FROM;
+        for part in fold_skipped(self, &plain) {
+            match part {
+                Err(row) => rows.push(row),
+                Ok(ops) if is_grouped => rows.extend(group_equal(self, &ops)),
+                Ok(ops) => ops.into_iter().for_each(|op| self.push_operation(&mut rows, op)),
+            }
+        }
+        if !undoing.is_empty() {
+            let title = format!("Compensations, {}", words::counted(undoing.len() as u64, "step"));
+            rows.push(section("compensations", "compensated", "compensated", title, undoing[0].started_at.0));
+            undoing.into_iter().for_each(|op| self.push_operation(&mut rows, op));
+        }
+        rows
+    }
+
+    fn is_shown(&self, op: &OperationJson) -> bool {
+        let has_failed = op.status == "failed" || op.attempts.iter().any(|attempt| attempt.failure.is_some());
+        match self.filter.status.as_deref() {
+            Some("failed") => has_failed,
+            Some(_) => op.status == "open" && op.kind != "compensation",
+            None => self.filter.has_all || !BOOKKEEPING.contains(&op.kind.as_str()),
+        }
+    }
+
+    fn run_row(&self) -> Row {
+        let run = self.run;
+        Row {
+            kind: RowKind::Run,
+            has_time: true,
+            to: run.ended_at.map(|ended| ended.0),
+            shapes: self.bars().run(),
+            words: format!("run {}, {}", run.workflow, run.status),
+            ..section("run", "workflow", "pending", run.workflow.clone(), run.created_at.0)
+        }
+    }
+
+    /// Adds the row of an operation, and the rows of its child if it is expanded.
+    pub(super) fn push_operation(&self, rows: &mut Vec<Row>, op: &OperationJson) {
+        rows.push(self.operation_row(op));
+        let Some(child) = self.children.get(&op.op) else { return };
+        let filter = RowFilter::default();
+        let none = BTreeMap::new();
+        let source = RowSource {
+            run: &child.run,
+            timeline: &child.timeline,
+            children: &none,
+            filter: &filter,
+            now: self.now,
+        };
+        for row in source.rows().into_iter().filter(|row| row.kind != RowKind::Run) {
+            let key = format!("child-{}-{}", op.op, row.key);
+            rows.push(Row {
+                key,
+                depth: row.depth + 1,
+                expand: None,
+                run: row.run.or(Some(child.run.id)),
+                op: None,
+                ..row
+            });
+        }
+    }
+
+    pub(super) fn operation_row(&self, op: &OperationJson) -> Row {
+        let failed = op.attempts.iter().filter(|attempt| attempt.failure.is_some()).count() as u64;
+        let undone = op.undoes.map(|undone| self.undone(undone));
+        let note = match &undone {
+            Some(undone) => format!("undoes {}", undone.split(' ').next().unwrap_or_default()),
+            None if op.attempt_count > 1 => format!("×{}", op.attempt_count),
+            None => op.queue.as_ref().map(|queue| format!("in {queue}")).unwrap_or_default(),
+        };
+        let is_child = op.run.is_some() && op.kind == "child";
+        Row {
+            key: format!("op-{}", op.op),
+            kind: RowKind::Operation,
+            op: Some(op.op),
+            icon: operation_icon(op),
+            status: status_of(self.run, op, self.now),
+            label: if op.kind == "timer" { format!("sleep {}", label(op)) } else { label(op) },
+            is_warning: undone.is_none() && failed > 0,
+            note,
+            words: words_of(op, undone.as_deref()),
+            from: op.started_at.0,
+            to: op.ended_at.or(self.run.ended_at).map(|ended| ended.0),
+            run: op.run,
+            expand: is_child.then(|| (op.op, self.children.contains_key(&op.op))),
+            depth: 0,
+            is_failed: op.failure.is_some() || failed > 0,
+            is_open: op.status == "open",
+            is_skipped: op.skipped,
+            has_time: matches!(op.kind.as_str(), "step" | "timer" | "hook" | "child"),
+            shapes: self.bars().operation(op),
+        }
+    }
+
+    /// The step that a compensation undoes. The number is that of the registration, which names the step.
+    fn undone(&self, registration: u64) -> String {
+        let find = |number: u64| self.timeline.operations.iter().find(|op| op.op == number);
+        let step = find(registration).and_then(|found| find(found.undoes?));
+        match step.or_else(|| find(registration)) {
+            Some(step) => format!("#{} {}", step.op, step.name),
+            None => format!("#{registration}"),
+        }
+    }
+}
+
+/// A row without bars, at a time.
+pub(super) fn section(
+    key: impl Into<String>,
+    icon: &'static str,
+    status: &'static str,
+    label: String,
+    from: Timestamp,
+) -> Row {
+    Row {
+        key: key.into(),
+        kind: RowKind::Section,
+        op: None,
+        icon,
+        status,
+        words: label.clone(),
+        label,
+        note: String::new(),
+        is_warning: false,
+        from,
+        to: Some(from),
+        run: None,
+        expand: None,
+        depth: 0,
+        is_failed: false,
+        is_open: false,
+        is_skipped: false,
+        has_time: false,
+        shapes: Vec::new(),
+    }
 }
 
 /// The status that an operation is drawn with.
-pub(crate) fn status_of(op: &OperationJson, now: Timestamp) -> &'static str {
+pub(crate) fn status_of(run: &RunJson, op: &OperationJson, now: Timestamp) -> &'static str {
     match op.status.as_str() {
         "completed" if op.undoes.is_some() => "compensated",
         "completed" => "completed",
         "failed" => "failed",
         "cancelled" | "dropped" | "abandoned" => "cancelled",
-        _ if op.kind == "step" && op.retry_at.is_none_or(|time| time.0 <= now) => "running",
         _ if op.kind == "child" => "running",
-        _ => "waiting",
+        _ if op.kind != "step" || op.retry_at.is_some_and(|time| time.0 > now) => "waiting",
+        _ if run.owner.is_none() => "pending",
+        _ => "running",
     }
 }
 
@@ -53,139 +275,6 @@ pub(crate) fn operation_icon(op: &OperationJson) -> &'static str {
     }
 }
 
-impl Timeline<'_> {
-    /// The timeline as a part of the page.
-    pub(crate) fn render(&self, site: &Site) -> Markup {
-        let axis = self.axis(site.now);
-        let drawing = Drawing { axis: &axis, now: site.now, ended: self.run.ended_at.map(|ended| ended.0) };
-        let (undoing, plain): (Vec<_>, Vec<_>) =
-            self.operations.iter().partition(|op| op.kind == "step" && op.undoes.is_some());
-        html! {
-            div.timeline #timeline {
-                (shapes())
-                div.axis { span {} (self.axis_picture(&axis)) span {} }
-                div.rows {
-                    (self.grid(&axis, site.now))
-                    ol data-rows {
-                        @if self.is_first_page { (self.run_row(site, &axis)) }
-                        @for op in plain { (self.row(site, &drawing, op)) }
-                        @if !undoing.is_empty() {
-                            li.group { (icon(site, "compensated")) "Compensations" }
-                            @for op in undoing { (self.row(site, &drawing, op)) }
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    fn axis(&self, now: Timestamp) -> Axis {
-        let ended = self.run.ended_at.map(|ended| ended.0);
-        let open_end = ended.unwrap_or(now);
-        let (mut busy, mut bounds, mut end) = (Vec::new(), Vec::new(), open_end);
-        let first = self.operations.first().map(|op| op.started_at.0);
-        let begin = if self.is_first_page { Some(self.run.created_at.0) } else { first };
-        let begin = begin.unwrap_or(self.run.created_at.0);
-        if !self.is_last_page {
-            end = begin;
-        }
-        for op in self.operations {
-            let op_end = op.ended_at.map_or(open_end, |ended| ended.0);
-            bounds.extend([op.started_at.0, op_end]);
-            end = end.max(op_end);
-            for attempt in op.attempts.iter().filter(|_| op.queue.is_none()) {
-                let to = attempt.ended_at.map_or(op_end, |ended| ended.0);
-                busy.push((attempt.due_at.0, to));
-                bounds.push(attempt.due_at.0);
-                end = end.max(if ended.is_none() { attempt.due_at.0 } else { begin });
-            }
-            if let (Some(until), None, None) = (op.until, op.ended_at, ended) {
-                end = end.max(until.0);
-                bounds.push(until.0);
-            }
-        }
-        bounds.push(open_end.min(end));
-        Axis::new(begin, end, &busy, &bounds, self.scale)
-    }
-
-    fn axis_picture(&self, axis: &Axis) -> Markup {
-        html! {
-            svg width="100%" height="26" aria-hidden="true" {
-                @for tick in axis.ticks() {
-                    @let is_start = tick.x < 1.0;
-                    text x={ (format!("{:.2}", tick.x)) "%" } y="17" text-anchor=[(!is_start).then_some("middle")] {
-                        @if tick.is_after_gap { "+" }
-                        (words::duration(tick.time))
-                    }
-                }
-                @for gap in axis.gaps() {
-                    text.gap x={ (format!("{:.2}", gap.x + gap.width / 2.0)) "%" } y="17" text-anchor="middle" {
-                        (words::rough(gap.time()))
-                    }
-                }
-            }
-        }
-    }
-
-    /// Lines and bands behind all rows.
-    fn grid(&self, axis: &Axis, now: Timestamp) -> Markup {
-        let is_open = self.run.ended_at.is_none() && self.is_last_page;
-        let line = |x: f64, class: &str| {
-            html! { line class=(class) x1={ (format!("{x:.2}")) "%" } x2={ (format!("{x:.2}")) "%" } y1="0" y2="100%" {} }
-        };
-        html! {
-            svg.grid width="100%" height="100%" aria-hidden="true" {
-                @for gap in axis.gaps() {
-                    rect.gap x={ (format!("{:.2}", gap.x)) "%" } width={ (format!("{:.2}", gap.width)) "%" } height="100%" {}
-                }
-                @for tick in axis.ticks() { (line(tick.x, "tick")) }
-                @if is_open { (line(axis.x(now), "now")) }
-            }
-        }
-    }
-
-    /// The row of the run itself.
-    fn run_row(&self, site: &Site, axis: &Axis) -> Markup {
-        let (from, to) =
-            (axis.x(self.run.created_at.0), axis.x(self.run.ended_at.map_or(site.now, |ended| ended.0)));
-        let (_, class) = crate::ui::badge::look(shown_status(self.run));
-        let href = if self.query.is_empty() { "?".to_owned() } else { format!("?{}", self.query) };
-        html! {
-            li.row aria-current=[self.selected.is_none().then_some("true")] {
-                a.label href=(href) data-row { span.number {} (icon(site, "workflow")) span { (self.run.workflow) } }
-                svg.bars width="100%" height="28" aria-hidden="true" {
-                    rect class={ "bar whole b-" (class) } x={ (format!("{from:.2}")) "%" } y="11" rx="3"
-                        width={ (format!("{:.2}", (to - from).max(0.4))) "%" } height="6" {}
-                }
-                span.took { (took(site, self.run.created_at, self.run.ended_at)) }
-            }
-        }
-    }
-
-    fn row(&self, site: &Site, drawing: &Drawing<'_>, op: &OperationJson) -> Markup {
-        let status = status_of(op, site.now);
-        let and = if self.query.is_empty() { "" } else { "&" };
-        let end = op.ended_at.or(self.run.ended_at);
-        html! {
-            li.row id={ "op-" (op.op) } data-status=(op.status) data-failed[op.failure.is_some()]
-                class=[op.skipped.then_some("skipped")] aria-current=[(self.selected == Some(op.op)).then_some("true")] {
-                a.label href={ "?" (self.query) (and) "op=" (op.op) } data-row aria-label=(name_of(op)) {
-                    span.number { (op.op) }
-                    span class={ "s-" (status) } { (icon(site, operation_icon(op))) }
-                    span.name { @if op.kind == "timer" { "sleep " } (label(op)) }
-                    @if op.attempt_count > 1 { span.attempts title={ (op.attempt_count) " attempts" } { "×" (op.attempt_count) } }
-                    @if let Some(undone) = op.undoes { span.muted { "undoes #" (undone) } }
-                }
-                svg.bars width="100%" height="28" aria-hidden="true" { (drawing.operation(op)) }
-                span.took {
-                    @if let Some(run) = op.run { (run_link(site, run)) }
-                    @else if matches!(op.kind.as_str(), "step" | "timer" | "hook") { (took(site, op.started_at, end)) }
-                }
-            }
-        }
-    }
-}
-
 /// The label of a row.
 fn label(op: &OperationJson) -> String {
     match (op.kind.as_str(), op.name.is_empty()) {
@@ -197,32 +286,17 @@ fn label(op: &OperationJson) -> String {
     }
 }
 
-/// The whole row in words, for those who do not see the bars.
-fn name_of(op: &OperationJson) -> String {
-    let mut text = format!("{} {}, {}", op.kind, label(op), op.status);
+/// The whole row in words.
+fn words_of(op: &OperationJson, undone: Option<&str>) -> String {
+    let mut text = format!("{} {}, number {}, {}", op.kind, label(op), op.op, op.status);
     if op.attempt_count > 1 {
         text.push_str(&format!(", attempt {}", op.attempt_count));
     }
     if let Some(ended) = op.ended_at {
-        text.push_str(&format!(", after {}", words::duration(ended.0.since(op.started_at.0))));
+        text.push_str(&format!(" after {}", words::duration(ended.0.since(op.started_at.0))));
+    }
+    if let Some(undone) = undone {
+        text.push_str(&format!(", undoes {undone}"));
     }
     text
-}
-
-/// The shapes that marks use, and the pattern of failed attempts.
-fn shapes() -> Markup {
-    html! {
-        svg.shapes width="0" height="0" aria-hidden="true" {
-            defs {
-                circle #tl-dot r="4" {}
-                circle #tl-ring.ring r="4" {}
-                path #tl-diamond d="M0-6 6 0 0 6-6 0Z" {}
-                path #tl-next d="M-4-6 5 0-4 6Z" {}
-                pattern #tl-hatch width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)" {
-                    rect.hatch-back width="5" height="5" {}
-                    line.hatch-line x1="0" y1="0" x2="0" y2="5" {}
-                }
-            }
-        }
-    }
 }

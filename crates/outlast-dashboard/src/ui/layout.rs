@@ -7,10 +7,11 @@ use super::parts::icon;
 use crate::site::Site;
 
 /// The screens of the navigation: path, name, icon, key. A screen appears here when it exists.
-pub(crate) const SCREENS: [(&str, &str, &str, &str); 7] = [
+pub(crate) const SCREENS: [(&str, &str, &str, &str); 8] = [
     ("/runs", "Runs", "runs", "r"),
     ("/failures", "Failures", "failed", "f"),
     ("/workflows", "Workflows", "workflow", "w"),
+    ("/schedules", "Schedules", "schedule", "s"),
     ("/hooks", "Hooks", "hook", "h"),
     ("/queues", "Queues", "queue", "q"),
     ("/workers", "Workers", "worker", "k"),
@@ -26,12 +27,14 @@ pub(crate) struct Page {
     pub(crate) live: Option<String>,
     /// Whether the page has a timeline.
     pub(crate) has_timeline: bool,
+    /// Whether the page has no navigation.
+    pub(crate) is_bare: bool,
 }
 
 impl Page {
     /// A page that does not change by itself.
     pub(crate) fn new(title: impl Into<String>, body: Markup) -> Self {
-        Self { title: title.into(), body, live: None, has_timeline: false }
+        Self { title: title.into(), body, live: None, has_timeline: false, is_bare: false }
     }
 
     /// The same page, kept current by a stream.
@@ -43,6 +46,12 @@ impl Page {
     /// The same page, with the script of the timeline.
     pub(crate) fn with_timeline(mut self) -> Self {
         self.has_timeline = true;
+        self
+    }
+
+    /// The same page, without navigation: for those who may not see anything yet.
+    pub(crate) fn bare(mut self) -> Self {
+        self.is_bare = true;
         self
     }
 
@@ -65,17 +74,19 @@ impl Page {
                     script type="module" src=(site.script()) {}
                     @if self.has_timeline { script type="module" src=(site.timeline_script()) {} }
                 }
-                body data-live=[self.live.as_ref()] {
+                body class=[self.is_bare.then_some("bare")] data-live=[self.live.as_ref()] data-rev=(site.now.as_micros()) {
                     a.skip href="#main" { "Skip to content" }
-                    (rail(site))
-                    (header(site, self.live.is_some()))
+                    @if !self.is_bare {
+                        (rail(site))
+                        (header(site, self.live.is_some()))
+                    }
                     main #main tabindex="-1" {
                         @if site.is_read_only && !site.caller.actor.is_empty() {
                             p.banner { (icon(site, "lock")) "Read-only: nothing can be changed here." }
                         }
                         (self.body)
                     }
-                    (footer(site))
+                    @if !self.is_bare { (footer(site)) }
                     div #toast role="status" aria-live="polite" {}
                     (help())
                 }
@@ -117,8 +128,14 @@ fn header(site: &Site, is_live: bool) -> Markup {
                 button #live type="button" class="quiet js" aria-pressed="false" data-live-toggle
                     title="Pause live updates (p)" { span.dot {} span.word { "live" } }
             }
+            button type="button" class="quiet js" data-help title="Keyboard shortcuts (?)" aria-label="Keyboard shortcuts" { "?" }
             button type="button" class="quiet js" data-theme-toggle title="Theme (t)" aria-label="Switch theme" {
                 (icon(site, "theme"))
+            }
+            @if site.has_session {
+                form method="post" action=(site.href("/logout")) {
+                    button.quiet title={ "Log out " (site.caller.actor) } aria-label="Log out" { (icon(site, "logout")) }
+                }
             }
         }
     }
@@ -143,9 +160,12 @@ fn help() -> Markup {
         ("/", "search"),
         ("j k", "next, previous row"),
         ("Enter", "open the row"),
-        ("g r", "runs; f failures, w workflows, h hooks, q queues, k workers"),
-        ("1 … 5", "tabs of a run"),
+        ("x", "select the row"),
+        ("g r", "runs; f failures, w workflows, s schedules, h hooks, q queues, k workers"),
+        ("1 … 4", "tabs of a run"),
         ("f n", "next failed, next open operation"),
+        ("+ - 0", "zoom in, zoom out, all of it"),
+        ("← →", "move the zoomed part"),
         ("i", "idle time to scale"),
         ("p", "pause live updates"),
         ("t", "theme"),

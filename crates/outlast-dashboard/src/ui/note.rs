@@ -19,17 +19,22 @@ pub(crate) fn note(site: &Site, run: &RunJson) -> Markup {
         return html! { span.bad title=(stuck.message) { (stuck.reason) ": " (clipped(&stuck.message, MESSAGE_CHARACTERS)) } };
     }
     if run.ended_at.is_some() {
-        return html! {};
+        return tags(run);
     }
     match run.waits.as_slice() {
         [] if run.status == "pending" => match run.wake_at {
             Some(time) if time.0 > site.now => html! { "begins " (until(site, time)) },
             _ => html! { "in line for queue " code { (run.queue) } },
         },
-        [] => html! {},
+        [] => tags(run),
         [first] => wait(site, first),
         [first, rest @ ..] => html! { (wait(site, first)) span.muted { " and " (rest.len()) " more" } },
     }
+}
+
+/// The tags of a run, where there is nothing more important to say.
+fn tags(run: &RunJson) -> Markup {
+    html! { @for (name, value) in &run.tags { span.muted { (name) "=" } (value) "  " } }
 }
 
 /// A failure in one line: the step, the code or the message.

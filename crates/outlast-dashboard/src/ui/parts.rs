@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 use outlast_api::Rfc3339;
-use outlast_core::RunId;
+use outlast_core::{RunId, SessionId};
 
 use super::words;
 use crate::site::Site;
@@ -22,6 +22,11 @@ pub(crate) fn ago(site: &Site, time: Rfc3339) -> Markup {
 /// A time as date and time of day.
 pub(crate) fn at(time: Rfc3339) -> Markup {
     html! { time datetime=(time) title=(moment(time)) data-at { (moment(time)) } }
+}
+
+/// A time of day, or a day and a time: scripts choose. Without them it is the whole time.
+pub(crate) fn short_time(time: Rfc3339) -> Markup {
+    html! { time datetime=(time) title=(moment(time)) data-short { (moment(time)) } }
 }
 
 /// The text of a time, to the second.
@@ -50,6 +55,13 @@ pub(crate) fn run_link(site: &Site, run: RunId) -> Markup {
     html! {
         a.id href=(site.href(&format!("/runs/{run}"))) title=(run) { (words::short(run)) }
     }
+}
+
+/// A link to a worker, by the end of its session's id.
+pub(crate) fn worker_link(site: &Site, session: SessionId) -> Markup {
+    let text = session.to_string();
+    let short = text.get(text.len().saturating_sub(6)..).unwrap_or(&text);
+    html! { a.id href=(site.href(&format!("/workers/{text}"))) title=(text) { "…" (short) } }
 }
 
 /// A button that copies a text. Scripts make it work; without them it is not shown.

@@ -2,9 +2,9 @@
 
 use maud::{Markup, html};
 use outlast_api::Rfc3339;
-use outlast_core::RunId;
+use outlast_core::{RunId, SessionId};
 
-use super::parts::{at, run_link};
+use super::parts::{run_link, short_time, worker_link};
 use crate::site::Site;
 
 /// A sentence with its names, times and ids.
@@ -23,8 +23,9 @@ fn words(site: &Site, text: &str) -> Markup {
             @if index > 0 { " " }
             @let plain = word.trim_end_matches([',', '.', ':', ';', ')']);
             @let rest = &word[plain.len()..];
-            @if let Ok(time) = plain.parse::<Rfc3339>() { (at(time)) (rest) }
+            @if let Ok(time) = plain.parse::<Rfc3339>() { (short_time(time)) (rest) }
             @else if let Ok(run) = plain.parse::<RunId>() { (run_link(site, run)) (rest) }
+            @else if let Ok(session) = plain.parse::<SessionId>() { (worker_link(site, session)) (rest) }
             @else { (word) }
         }
     }

@@ -28,6 +28,11 @@ pub(crate) fn rough(time: Duration) -> String {
     }
 }
 
+/// A duration with one unit, as short as possible: `3m`, for labels on an axis.
+pub(crate) fn brief(time: Duration) -> String {
+    rough(time).replace(" min", "m").replace(' ', "")
+}
+
 fn two(large: u64, large_unit: &str, small: u64, small_unit: &str) -> String {
     match small {
         0 => format!("{large} {large_unit}"),
@@ -37,9 +42,11 @@ fn two(large: u64, large_unit: &str, small: u64, small_unit: &str) -> String {
 
 /// A time relative to now: `3 min ago`, `in 8 s`.
 pub(crate) fn relative(time: Timestamp, now: Timestamp) -> String {
+    let distance = time.since(now).max(now.since(time));
     match time > now {
-        true => format!("in {}", rough(time.since(now))),
-        false => format!("{} ago", rough(now.since(time))),
+        _ if distance < Duration::from_secs(1) => "now".into(),
+        true => format!("in {}", rough(distance)),
+        false => format!("{} ago", rough(distance)),
     }
 }
 
@@ -61,10 +68,11 @@ pub(crate) fn counted(number: u64, what: &str) -> String {
     format!("{} {what}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
-/// The end of a run id. Ids are ordered by time, so new runs differ in their last characters only.
+/// The end of a run id. Ids are ordered by time, so new runs differ in their last characters only; the last four of a
+/// child are the number of its operation.
 pub(crate) fn short(run: RunId) -> String {
     let id = run.to_string();
-    format!("…{}", id.get(id.len().saturating_sub(6)..).unwrap_or(&id))
+    format!("…{}", id.get(id.len().saturating_sub(8)..).unwrap_or(&id))
 }
 
 /// The first part of a text, for one line.

@@ -53,6 +53,21 @@ async fn every_control_has_a_page_and_does_what_it_says() {
 }
 
 #[tokio::test]
+async fn a_retry_lists_what_runs_again() {
+    let shop = Shop::open().await;
+    let run = shop.settle(&shop.client.start(nap, ()).await.unwrap()).await;
+    shop.client.cancel(run, "by mistake").await.unwrap();
+    assert!(shop.client.handle::<()>(run).output().await.is_err());
+    let path = format!("/runs/{run}/retry");
+    let page = shop.get(&path).await;
+    check_page(&path, &page);
+    assert!(page.body.contains("It continues from operation 0"), "{}", page.body);
+    let done = shop.post(&path, &format!("token={}&reason=again", page.token())).await;
+    assert_eq!((done.status, done.header("location")), (303, format!("/runs/{run}?did=requested").as_str()));
+    assert!(shop.client.run(run).await.unwrap().ended_at.is_none());
+}
+
+#[tokio::test]
 async fn a_waiting_attempt_is_made_now() {
     let shop = Shop::open().await;
     let run = shop.settle(&shop.client.start(patient, ()).await.unwrap()).await;
@@ -129,18 +144,42 @@ async fn an_action_that_does_not_apply_has_no_form() {
 }
 
 #[tokio::test]
-async fn every_action_that_is_not_headless_has_a_form_or_is_known_to_have_none() {
-    // Bulk actions and prune have no page yet.
-    let without_page = ["bulk", "prune"];
+async fn every_action_that_is_not_headless_has_a_form() {
+    use outlast_api::Action;
     let shop = Shop::open().await;
     let run = shop.settle(&shop.client.start(approval, ()).await.unwrap()).await;
-    for action in outlast_api::Action::ALL.into_iter().filter(|action| !action.is_headless()) {
-        let path = match action.as_str() {
-            "start" => "/runs/new".to_owned(),
-            "send" => format!("/runs/{run}/send?op=0"),
-            name => format!("/runs/{run}/{name}"),
+    let token = shop.get("/schedules/new").await.token();
+    shop.post("/schedules/new", &format!("token={token}&id=s&every=1h&workflow=nap&input=null")).await;
+    for action in Action::ALL.into_iter().filter(|action| !action.is_headless()) {
+        let path = match action {
+            Action::Start => "/runs/new".to_owned(),
+            Action::Send => format!("/runs/{run}/send?op=0"),
+            Action::Bulk => format!("/runs/selected?action=cancel&run={run}"),
+            Action::StopBulk => format!("/bulk/{}/stop", bulk(&shop).await),
+            Action::Prune => "/settings/prune".to_owned(),
+            Action::CreateSchedule => "/schedules/new".to_owned(),
+            Action::UpdateSchedule => "/schedules/s/edit".to_owned(),
+            other if other.as_str().ends_with("_schedule") => {
+                format!("/schedules/s/{}", other.as_str().trim_end_matches("_schedule"))
+            }
+            other => format!("/runs/{run}/{other}"),
         };
-        let expected = if without_page.contains(&action.as_str()) { 404 } else { 200 };
-        assert_eq!(shop.get(&path).await.status, expected, "{action}");
+        let page = shop.get(&path).await;
+        assert_eq!(page.status, 200, "{action}: {path}");
+        let has_form = page.body.contains("method=\"post\"") || page.body.contains("does not apply");
+        assert!(has_form, "{action}: {path}");
     }
+}
+
+/// Starts an action on all runs of a workflow, and returns its run.
+async fn bulk(shop: &Shop) -> String {
+    let page = shop.get("/runs/bulk?bulk=pause&workflow=approval").await;
+    check_page("bulk", &page);
+    assert!(page.body.contains("Pause 1 run"), "{}", page.body);
+    let form = format!("token={}&bulk=pause&filter=workflow%3Dapproval&at_most=1", page.token());
+    let started = shop.post("/runs/bulk", &form).await;
+    assert_eq!(started.status, 303, "{}", started.body);
+    let path = started.header("location").to_owned();
+    check_page(&path, &shop.get(&path).await);
+    path.trim_start_matches("/bulk/").to_owned()
 }

@@ -5,6 +5,9 @@
 mod actions;
 mod hostile;
 mod live;
+mod login;
 mod prefix;
+mod schedules;
 mod screens;
 mod setup;
+mod worlds;

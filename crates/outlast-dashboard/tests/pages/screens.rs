@@ -19,7 +19,7 @@ pub(crate) fn check_page(path: &str, page: &Reply) {
     assert!(page.body.contains("<main"), "{path}");
 }
 
-async fn runs(shop: &Shop) -> [RunId; 6] {
+pub(crate) async fn runs(shop: &Shop) -> [RunId; 6] {
     let client = &shop.client;
     let completed = client.start(checkout, 4200).key("order-1").await.unwrap();
     let failed = client.start(checkout, 0).key("order-2").await.unwrap();
@@ -51,8 +51,12 @@ async fn every_screen_is_complete_without_runs() {
         "/workflows/checkout",
         "/hooks",
         "/queues",
+        "/schedules",
+        "/schedules/new",
         "/workers",
         "/settings",
+        "/settings/prune",
+        "/_kit",
     ];
     for path in paths {
         check_page(path, &shop.get(path).await);
@@ -68,6 +72,9 @@ async fn every_screen_is_complete_with_runs() {
             "",
             "?op=0",
             "?axis=linear",
+            "?view=table",
+            "?zoom=0-1000",
+            "?expand=0",
             "?all=1",
             "?status=failed",
             "/events",

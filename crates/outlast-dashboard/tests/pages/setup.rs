@@ -74,7 +74,11 @@ impl Shop {
     }
 
     pub(crate) async fn open_with(config: DashboardConfig) -> Self {
-        let world = outlast::open("memory:").await.unwrap();
+        Self::open_on("memory:", config).await
+    }
+
+    pub(crate) async fn open_on(url: &str, config: DashboardConfig) -> Self {
+        let world = outlast::open(url).await.unwrap();
         let worker = Worker::builder(world.clone())
             .register((checkout, nap, approval, patient, family, charge, refund, unreachable))
             .start()

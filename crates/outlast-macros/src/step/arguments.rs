@@ -11,7 +11,7 @@ use crate::duration;
 use crate::errors::Errors;
 use crate::kind::Kind;
 
-const KNOWN: [&str; 16] = [
+const KNOWN: [&str; 17] = [
     "attempts",
     "timeout",
     "retry",
@@ -21,6 +21,7 @@ const KNOWN: [&str; 16] = [
     "heartbeat_timeout",
     "limit",
     "blocking",
+    "transactional",
     "at_most_once",
     "reconcile",
     "unique",
@@ -32,6 +33,14 @@ const KNOWN: [&str; 16] = [
 
 /// Arguments that contradict `at_most_once`.
 const FOR_RETRIES: [&str; 5] = ["attempts", "retry", "initial", "multiplier", "pause_max"];
+
+/// Arguments that contradict `transactional`, and why.
+const NOT_TRANSACTIONAL: [(&str, &str); 4] = [
+    ("at_most_once", "its effect happens exactly once"),
+    ("reconcile", "an attempt that did not complete had no effect"),
+    ("unique", "its effect happens exactly once, without a key"),
+    ("blocking", "on SQLite its code has a thread of its own, and on Postgres it is `async`"),
+];
 
 /// The values of `retry = "…"`: the functions of `Retry` without parameters.
 const RETRIES: [&str; 10] = [
@@ -61,6 +70,7 @@ pub(super) struct StepArguments {
     heartbeat_timeout: Option<Duration>,
     limit: Option<u32>,
     pub(super) is_blocking: bool,
+    pub(super) is_transactional: bool,
     is_at_most_once: bool,
     queue: Option<LitStr>,
     priority: Option<u8>,
@@ -83,6 +93,7 @@ impl StepArguments {
                 "heartbeat_timeout" => step.heartbeat_timeout = errors.keep(time_limit(argument)),
                 "limit" => step.limit = errors.keep(argument.count()),
                 "blocking" => step.is_blocking = errors.keep(argument.flag()).is_some(),
+                "transactional" => step.is_transactional = errors.keep(argument.flag()).is_some(),
                 "at_most_once" => step.is_at_most_once = errors.keep(argument.flag()).is_some(),
                 "retry" => step.retry = errors.keep(retry(argument)),
                 "initial" => step.initial = errors.keep(argument.duration()),
@@ -109,6 +120,16 @@ impl StepArguments {
                 let name = argument.name();
                 let message = format!("a step that is `at_most_once` has no second attempt; remove `{name}`");
                 errors.push(argument.error(message));
+            }
+        }
+        if self.is_transactional {
+            for argument in arguments {
+                let name = argument.name();
+                if let Some((_, why)) = NOT_TRANSACTIONAL.iter().find(|(refused, _)| *refused == name) {
+                    errors.push(
+                        argument.error(format!("a step is `transactional`, so {why}; remove `{name}`")),
+                    );
+                }
             }
         }
         let find = |name: &str| arguments.iter().find(|argument| argument.name() == name);
@@ -151,6 +172,9 @@ impl StepArguments {
         }
         if self.is_blocking {
             statements.extend(quote!(#policy.is_blocking = true;));
+        }
+        if self.is_transactional {
+            statements.extend(quote!(#policy.is_transactional = true;));
         }
         if self.is_at_most_once {
             statements.extend(quote!(#policy.is_at_most_once = true;));

@@ -216,7 +216,7 @@ fn errors_point_at_the_invalid_arguments() {
             0.5
                 `multiplier` is a number of at least 1, such as `multiplier = 2.0`
             retries
-                unknown argument `retries`; `#[step]` knows `attempts`, `timeout`, `retry`, `initial`, `multiplier`, `pause_max`, `heartbeat_timeout`, `limit`, `blocking`, `at_most_once`, `reconcile`, `unique`, `queue`, `priority`, `name`, `was`
+                unknown argument `retries`; `#[step]` knows `attempts`, `timeout`, `retry`, `initial`, `multiplier`, `pause_max`, `heartbeat_timeout`, `limit`, `blocking`, `transactional`, `at_most_once`, `reconcile`, `unique`, `queue`, `priority`, `name`, `was`
             "apis"
                 `retry` is one of `"exponential"`, `"linear"`, `"constant"`, `"quick"`, `"standard"`, `"aggressive"`, `"api"`, `"database"`, `"network"`, `"none"`
             2.0
@@ -423,4 +423,50 @@ fn a_key_is_made_of_parameters_and_their_fields() {
                 `reconcile` is the name of a function, without quotes: `reconcile = my_function`
         "#]],
     );
+}
+
+/// The messages for a function with its attribute, given as written.
+fn messages(item: &str) -> String {
+    let mut function: ItemFn = syn::parse_str(item).unwrap();
+    let syn::Meta::List(list) = function.attrs.remove(0).meta else { panic!("it has no arguments") };
+    expand(list.tokens, &function).1.text()
+}
+
+#[test]
+fn a_transactional_step_takes_the_transaction_of_its_database() {
+    let cases = [
+        (
+            "#[step(transactional)] fn f(n: u64) {}",
+            "the first parameter of a transactional step is the transaction",
+        ),
+        (
+            "#[step(transactional)] fn f() {}",
+            "the first parameter of a transactional step is the transaction",
+        ),
+        ("#[step(transactional)] async fn f(tx: &SqliteTx<'_>) {}", "on SQLite is not `async`"),
+        (
+            "#[step(transactional)] fn f(tx: &mut PgTx<'_>) {}",
+            "on Postgres is an `async fn`; write `async fn f`",
+        ),
+        ("#[step(transactional)] async fn f(tx: &PgTx<'_>) {}", "write `tx: &mut PgTx<'_>`"),
+        ("#[step(transactional)] fn f(tx: SqliteTx<'_>) {}", "write `tx: &SqliteTx<'_>`"),
+        (
+            "#[step(limit = 1)] async fn f(tx: &mut PgTx<'_>) {}",
+            "first parameter of a `#[step(transactional)]`",
+        ),
+        ("#[step(transactional, at_most_once)] fn f(tx: &SqliteTx<'_>) {}", "remove `at_most_once`"),
+        ("#[step(transactional, reconcile = g)] fn f(tx: &SqliteTx<'_>) {}", "remove `reconcile`"),
+        ("#[step(transactional, blocking)] fn f(tx: &SqliteTx<'_>) {}", "remove `blocking`"),
+        (r#"#[step(transactional, unique = "n")] fn f(tx: &SqliteTx<'_>, n: u64) {}"#, "remove `unique`"),
+    ];
+    for (item, expected) in cases {
+        let messages = messages(item);
+        assert!(messages.contains(expected), "{item}: {messages}");
+    }
+    for item in [
+        "#[step(transactional)] fn f(tx: &SqliteTx<'_>, n: u64) {}",
+        "#[step(transactional)] async fn f(tx: &mut outlast::PgTx<'_>, cx: StepContext<Bank>, n: u64) {}",
+    ] {
+        assert_eq!(messages(item), "", "{item}");
+    }
 }

@@ -3,7 +3,7 @@
 -- fired a timer.
 --
 -- A run that no session holds becomes ready, unless it is stuck or begins later and cannot be ended without code. The
--- answers are: `sent` with the position, also if the message was sent before; `none` if the run does not exist;
+-- answers are: `sent` with the position, `known` if the message was sent before; `none` if the run does not exist;
 -- `ended`; `full` with the number of unread messages; and `unreadable` with the format that the worker that holds the
 -- run can read, its host and its process. A message that a turn sends is accepted even if the holder of its receiver
 -- cannot read it. `limits_` are the number of unread messages, and the number of unread and kept ones, at which an
@@ -87,7 +87,7 @@ BEGIN
                 ELSE least(r.ready_at, now_) END
         FROM received n WHERE r.id = n.run
     )
-    SELECT CASE WHEN p.known IS NOT NULL OR p.is_accepted THEN 'sent' WHEN p.status IS NULL THEN 'none'
+    SELECT CASE WHEN p.known IS NOT NULL THEN 'known' WHEN p.is_accepted THEN 'sent' WHEN p.status IS NULL THEN 'none'
             WHEN p.holder_pid IS NOT NULL THEN 'unreadable' WHEN NOT p.is_candidate THEN 'ended' ELSE 'full' END,
         CASE WHEN p.known IS NOT NULL THEN p.known WHEN p.is_accepted THEN p.position
             WHEN p.holder_pid IS NOT NULL THEN p.holder_format ELSE p.unread END,

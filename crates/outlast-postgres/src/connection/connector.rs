@@ -56,6 +56,8 @@ pub(crate) struct Connector {
     sets_by_statement: Arc<AtomicBool>,
     /// Whether there are no settings at all.
     omits_settings: bool,
+    /// How long one statement may take.
+    timeout: Duration,
 }
 
 impl std::fmt::Debug for Connector {
@@ -76,19 +78,28 @@ impl Connector {
         timeout: Duration,
     ) -> Result<Self, WorldError> {
         let tls = tls_connector(target.config.get_ssl_mode(), target.root_cert.as_deref())?;
-        // With the timeout, a slow server does not keep working on statements that this process has given up.
-        let timeout = timeout.as_millis().to_string();
-        let own = [(SETTINGS_MARKER, "on"), ("statement_timeout", timeout.as_str())];
-        let settings = || PLANNER_SETTINGS.iter().chain(&KEEPALIVE_SETTINGS).chain(&own);
-        let mut options: Vec<String> = settings().map(|(name, value)| format!("-c {name}={value}")).collect();
         let plain_config = target.config.clone();
-        options.extend(plain_config.get_options().map(str::to_owned));
-        let mut config = plain_config.clone();
-        config.options(options.join(" "));
-        let set: Vec<String> = settings().map(|(name, value)| format!("SET {name} = '{value}'")).collect();
-        let (set_statement, sets_by_statement) = (set.join("; ").into(), Arc::default());
-        let omits_settings = false;
-        Ok(Self { handle, tls, config, plain_config, set_statement, sets_by_statement, omits_settings })
+        let (config, set_statement) = with_settings(&plain_config, timeout, &PLANNER_SETTINGS);
+        let (sets_by_statement, omits_settings) = (Arc::default(), false);
+        Ok(Self {
+            handle,
+            tls,
+            config,
+            plain_config,
+            set_statement,
+            sets_by_statement,
+            omits_settings,
+            timeout,
+        })
+    }
+
+    /// The same connector for transactions of steps: the planner has the settings that the user's statements expect, and
+    /// the server ends a transaction whose client does nothing for longer than the timeout of a statement.
+    pub(crate) fn for_steps(&self) -> Self {
+        let timeout = self.timeout.as_millis().to_string();
+        let idle_timeout = [("idle_in_transaction_session_timeout", timeout.as_str())];
+        let (config, set_statement) = with_settings(&self.plain_config, self.timeout, &idle_timeout);
+        Self { config, set_statement, ..self.clone() }
     }
 
     /// The connector without settings, for a pooler whose mode is not known: it may pass the connection with its
@@ -160,6 +171,20 @@ impl Connector {
         let pool = Pool::builder(manager).max_size(size).queue_mode(QueueMode::Lifo).build();
         pool.map_err(|error| WorldError::invalid(format!("the pool cannot be created: {error}")))
     }
+}
+
+/// The target with settings as startup options, and the statement that makes the same settings.
+fn with_settings(plain_config: &Config, timeout: Duration, settings: &[(&str, &str)]) -> (Config, Arc<str>) {
+    // With the timeout, a slow server does not keep working on statements that this process has given up.
+    let timeout = timeout.as_millis().to_string();
+    let own = [(SETTINGS_MARKER, "on"), ("statement_timeout", timeout.as_str())];
+    let settings = || settings.iter().chain(&KEEPALIVE_SETTINGS).chain(&own);
+    let mut options: Vec<String> = settings().map(|(name, value)| format!("-c {name}={value}")).collect();
+    options.extend(plain_config.get_options().map(str::to_owned));
+    let mut config = plain_config.clone();
+    config.options(options.join(" "));
+    let set: Vec<String> = settings().map(|(name, value)| format!("SET {name} = '{value}'")).collect();
+    (config, set.join("; ").into())
 }
 
 impl Connect for Connector {

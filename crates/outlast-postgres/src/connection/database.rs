@@ -254,7 +254,7 @@ impl CallError {
         matches!(self, Self::Postgres(error) if is_lock_timeout(error))
     }
 
-    fn of_pool(error: PoolError) -> Self {
+    pub(crate) fn of_pool(error: PoolError) -> Self {
         match error {
             PoolError::Backend(error) => Self::Postgres(error),
             PoolError::Timeout(_) => Self::NoConnection,

@@ -17,7 +17,7 @@ const TCP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The parameters of a URL that are for the world.
 const WORLD_PARAMETERS: &[&str] =
-    &["schema", "pool", "timeout", "migrate", "sslmode", "sslrootcert", "passfile"];
+    &["schema", "pool", "transactions", "timeout", "migrate", "sslmode", "sslrootcert", "passfile"];
 
 /// The parameters that are for the connection, named as in libpq.
 const CONNECTION_PARAMETERS: &[&str] = &[
@@ -63,6 +63,7 @@ pub(crate) fn parse(url: &str, options: &mut PostgresOptions) -> Result<Connecti
         match name {
             "schema" => options.schema = percent_decoded(value),
             "pool" => options.pool = number(name, value, 1..=1_000)?,
+            "transactions" => options.transactions = number(name, value, 1..=1_000)?,
             "timeout" => options.timeout = seconds(name, value)?,
             "migrate" => options.migrate = migrate(value)?,
             "sslrootcert" => root_cert = Some(percent_decoded(value)),

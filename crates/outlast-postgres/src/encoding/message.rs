@@ -1,10 +1,12 @@
 //! Messages: written as parameters, and read from rows of the inbox.
 
+use std::borrow::Cow;
+
 use outlast_core::format::FIRST_FORMAT;
 use outlast_core::limits::{HOOK_BUFFER_MAX, INBOX_MESSAGES_MAX};
 use outlast_core::{
-    Event, Failure, Headers, Message, MessageBody, NewMessage, OpNumber, Outcome, Payload, RunId, Status,
-    WorldError,
+    Event, Failure, Headers, HookAddress, Message, MessageBody, NewMessage, OpNumber, Outcome, Payload,
+    RunId, Status, WorldError,
 };
 use tokio_postgres::Row;
 
@@ -33,7 +35,8 @@ struct MessageColumns {
     kind: &'static str,
     name: Option<String>,
     op: Option<i64>,
-    outcome: Option<&'static str>,
+    /// The status of a child that has ended, or the address of a payload that is not plain.
+    outcome: Option<Cow<'static, str>>,
     codec: Option<String>,
     body: Option<String>,
     raw: Option<Vec<u8>>,
@@ -71,8 +74,8 @@ impl NewMessages {
         if let Some(op) = columns.op {
             self.rows.number("op", op);
         }
-        if let Some(outcome) = columns.outcome {
-            self.rows.word("outcome", outcome);
+        if let Some(outcome) = &columns.outcome {
+            self.rows.plain_text("outcome", outcome);
         }
         if let Some(codec) = &columns.codec {
             self.rows.plain_text("codec", codec);
@@ -92,9 +95,11 @@ const COMPENSATING: &str = "compensating";
 impl MessageColumns {
     fn of(message: &NewMessage) -> Result<Self, WorldError> {
         Ok(match &message.body {
-            MessageBody::Hook { name, payload } => {
-                Self { name: Some(escape_nul(name).into_owned()), ..Self::payload("hook", payload) }
-            }
+            MessageBody::Hook { name, payload, to } => Self {
+                name: Some(escape_nul(name).into_owned()),
+                outcome: to.to_text().map(|text| Cow::Owned(escape_nul(&text).into_owned())),
+                ..Self::payload("hook", payload)
+            },
             MessageBody::Cancel { reason } => Self::text("cancel", escape_nul(reason).into_owned()),
             MessageBody::Terminate { reason } => Self::text("terminate", escape_nul(reason).into_owned()),
             // The same kind, since it ends the run without its code as well. Builds that would not see the name cannot
@@ -116,7 +121,7 @@ impl MessageColumns {
                         Self::text("child_ended", json_text(failure)?)
                     }
                 };
-                Self { op: Some(op.0 as i64), outcome: Some(outcome.status().as_str()), ..columns }
+                Self { op: Some(op.0 as i64), outcome: Some(outcome.status().as_str().into()), ..columns }
             }
             MessageBody::Refused { op, failure } => {
                 Self { op: Some(op.0 as i64), ..Self::text("refused", json_text(failure)?) }
@@ -128,6 +133,10 @@ impl MessageColumns {
             }
             MessageBody::Pause { reason } => Self::text("pause", escape_nul(reason).into_owned()),
             MessageBody::Resume => Self { kind: "resume", ..Self::default() },
+            MessageBody::Retry(request) => Self::text("retry", json_text(request)?),
+            MessageBody::TokenTaken { op } => {
+                Self { kind: "token_taken", op: Some(op.0 as i64), ..Self::default() }
+            }
             _ => {
                 return Err(WorldError::invalid(format!(
                     "message {} has a kind that this world does not know; use a newer version of `outlast-postgres`",
@@ -187,7 +196,12 @@ pub(crate) fn json_text(value: &impl serde::Serialize) -> Result<String, WorldEr
 /// Reads the columns of `inboxes.sql` and `unread.sql`.
 pub(crate) fn read_message(row: &Row) -> Result<Message, InvalidRow> {
     let body = match get::<&str>(row, 3)? {
-        "hook" => MessageBody::Hook { name: text(row, 4)?.into(), payload: payload(row)? },
+        "hook" => {
+            let to = HookAddress::of_text(maybe_text(row, 6)?.as_deref());
+            let to = to.map_err(|error| invalid_column(6, error.to_string()))?;
+            MessageBody::Hook { name: text(row, 4)?.into(), payload: payload(row)?, to }
+        }
+        "token_taken" => MessageBody::TokenTaken { op: op(row)? },
         "cancel" => MessageBody::Cancel { reason: text(row, 8)? },
         "terminate" if get::<Option<&str>>(row, 4)? == Some(COMPENSATING) => {
             MessageBody::Compensate { reason: text(row, 8)? }
@@ -200,6 +214,7 @@ pub(crate) fn read_message(row: &Row) -> Result<Message, InvalidRow> {
         "attempted" => MessageBody::Attempted { events: events(row)? },
         "pause" => MessageBody::Pause { reason: text(row, 8)? },
         "resume" => MessageBody::Resume,
+        "retry" => MessageBody::Retry(Box::new(json(row, 8)?)),
         other => return Err(invalid_column(3, format!("unknown message kind `{other}`; run a newer build"))),
     };
     let headers = match get::<Option<&str>>(row, 10)? {

@@ -181,7 +181,9 @@ pub(crate) fn simple_turn_end(turn: &Turn, session: SessionId) -> Option<Option<
 /// be ordered with messages to the run.
 pub(crate) fn locks_row(turn: &Turn, session: SessionId) -> bool {
     // The result of a child's start is a message to its parent.
-    let has_children = turn.outbox.as_ref().is_some_and(|outbox| !outbox.children.is_empty());
+    // The same holds for a token.
+    let has_children =
+        turn.outbox.as_ref().is_some_and(|outbox| !outbox.children.is_empty() || !outbox.tokens.is_empty());
     matches!(turn.based_on, BasedOn::Turn(_))
         && (turn.fired_until.is_some() || has_children || may_write_row(turn, &RowChange::of(turn, session)))
 }

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use outlast_core::{ChangeSignal, Clock, Ended, RunId, RunWatchers, Waiters};
+use outlast_core::{ChangeSignal, Clock, Ended, RecentlyStarted, RunId, RunWatchers, Waiters};
 
 use super::claim_hints::WakeReasons;
 use super::notifier::Notifier;
-use super::recently_started::RecentlyStarted;
 
 /// What a change may mean for subscribers.
 #[derive(Debug, Default)]

@@ -120,8 +120,10 @@ pub(crate) fn add(rows: &mut JsonRows, columns: &HolderColumns) {
         rows.plain_text("failed_builds", &write_builds(failed_builds));
         rows.unsigned("failed_at", failed_builds.at());
     }
-    if *continued > 0 {
+    if *replay_from > 0 {
         rows.unsigned("replay_from", *replay_from);
+    }
+    if *continued > 0 {
         rows.unsigned("continued", *continued);
     }
     if columns.is_retrying {

@@ -179,6 +179,13 @@ const TABLES_OF_3: &[&str] = &[
     include_str!("../../migrations/0003/034_chunk_leftovers.sql"),
     include_str!("../../migrations/0003/035_forget_streams.sql"),
     include_str!("../../migrations/0003/036_runs_deleted.sql"),
+    include_str!("../../migrations/0003/037_tokens.sql"),
+    include_str!("../../migrations/0003/038_tokens_by_run.sql"),
+    include_str!("../../migrations/0003/039_tokens_kept.sql"),
+    include_str!("../../migrations/0003/040_replies.sql"),
+    include_str!("../../migrations/0003/041_replies_by_time.sql"),
+    include_str!("../../migrations/0003/042_forget_tokens.sql"),
+    include_str!("../../migrations/0003/043_runs_deleted_tokens.sql"),
 ];
 
 /// The indexes of migration 3.
@@ -198,6 +205,7 @@ const FUNCTIONS_OF_3: &[&str] = &[
     include_str!("../../migrations/0003/160_commit.sql"),
     include_str!("../../migrations/0003/183_free.sql"),
     include_str!("../../migrations/0003/186_resume.sql"),
+    include_str!("../../migrations/0003/187_reopen.sql"),
     include_str!("../../migrations/0003/188_delete.sql"),
     include_str!("../../migrations/0003/188_prune.sql"),
     include_str!("../../migrations/0003/200_open_stream.sql"),
@@ -208,6 +216,13 @@ const FUNCTIONS_OF_3: &[&str] = &[
     include_str!("../../migrations/0003/205_put_workflow_writes.sql"),
     include_str!("../../migrations/0003/206_commit_writes.sql"),
     include_str!("../../migrations/0003/207_sweep_chunks.sql"),
+    include_str!("../../migrations/0003/208_record_outcome.sql"),
+    include_str!("../../migrations/0003/208_put_tokens.sql"),
+    include_str!("../../migrations/0003/209_put_replies.sql"),
+    include_str!("../../migrations/0003/210_commit_tokens.sql"),
+    include_str!("../../migrations/0003/211_send_to_token.sql"),
+    include_str!("../../migrations/0003/212_start_and_send.sql"),
+    include_str!("../../migrations/0003/213_prune_tokens.sql"),
 ];
 
 /// Migrates the schema at a URL, for programs that open the world with `migrate=off`.

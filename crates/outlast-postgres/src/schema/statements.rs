@@ -42,6 +42,7 @@ statements! {
     clock;
     commit;
     commit_one;
+    commit_tokens;
     commit_writes;
     counts;
     delete;
@@ -64,8 +65,12 @@ statements! {
     mark_counts;
     probe;
     prune;
+    prune_tokens;
     quarantine;
+    record_outcome;
     remove_session;
+    reopen;
+    reply;
     resume;
     row_is_free;
     row_lock;
@@ -76,8 +81,10 @@ statements! {
     runs_last_examined;
     runs_page;
     send;
+    send_to_token;
     skew;
     start;
+    start_and_send;
     start_one;
     state;
     stream_chunks;
@@ -86,6 +93,7 @@ statements! {
     sweep_leftovers;
     table_locks;
     takeover;
+    token;
     unlock;
     unread;
     workers;

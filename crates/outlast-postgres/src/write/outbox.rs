@@ -7,7 +7,7 @@ use crate::encoding::message::{NewMessages, json_text};
 use crate::write::start::{NewRuns, with_known_rules};
 
 /// A placeholder in failure messages for the id of an existing run, which only the database knows.
-const RUN_PLACEHOLDER: RunId = RunId::from_bits(u128::MAX);
+pub(crate) const RUN_PLACEHOLDER: RunId = RunId::from_bits(u128::MAX);
 
 /// A placeholder in failure messages for the workflow of an existing run, which only the database knows.
 const WORKFLOW_PLACEHOLDER: &str = "\u{E000}workflow\u{E000}";

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use outlast_core::refusal::{Holder, Receiver, check_send, no_run, unreadable_by_holder};
-use outlast_core::{NewMessage, Sent, Status, WorldError};
+use outlast_core::refusal::{Holder, Receiver, check_send, no_run, token_not_held, unreadable_by_holder};
+use outlast_core::{NewMessage, Sent, Status, TokenHash, WorldError};
 use tokio_postgres::Row;
 
 use crate::clock::TimeSource;
@@ -51,6 +51,23 @@ fn next_batch(messages: &[NewMessage]) -> &[NewMessage] {
     &messages[..fits.count()]
 }
 
+/// Sends one message to a token.
+pub(crate) async fn send_to_token(
+    database: &Database,
+    time: &TimeSource,
+    message: &NewMessage,
+    hash: TokenHash,
+) -> Result<Sent, WorldError> {
+    let parameters = SendParameters::of(std::slice::from_ref(message))?;
+    let at = time.statement_time();
+    let [_, _, rows, bodies, raws, limits] = parameters.values(&at);
+    let (hash, run, id) = (hash.to_string(), message.run.to_string(), message.id.to_string());
+    let values: [Parameter<'_>; 8] = [&at, &hash, &run, &id, rows, bodies, raws, limits];
+    let rows = database.call(&database.sql.send_to_token, &values).await?;
+    let answer = rows.first().map_or(Ok(Err(no_run(message.run))), |row| read_answer(message, row));
+    answer.map_err(|why| corrupt_error(&database.place, &why))?
+}
+
 /// The answers to a batch, or why the statement failed.
 type BatchAnswers = Result<Vec<Result<Sent, WorldError>>, CallError>;
 
@@ -94,27 +111,40 @@ impl SendParameters {
     }
 }
 
-/// Reads the answer to one message.
+/// Reads the answer to one message, from the columns of `send.sql`.
 pub(crate) fn read_answer(message: &NewMessage, row: &Row) -> Result<Result<Sent, WorldError>, InvalidRow> {
+    read_answer_from(message, row, [0, 1, 2, 3, 4, 5, 6])
+}
+
+/// Reads the answer to one message from these columns.
+pub(crate) fn read_answer_from(
+    message: &NewMessage,
+    row: &Row,
+    columns: [usize; 7],
+) -> Result<Result<Sent, WorldError>, InvalidRow> {
+    let [code, position, status, kept, was_cancelled, host, pid] = columns;
+    let code = get::<&str>(row, code)?;
     let run = message.run;
-    let sent = |position| -> Result<Sent, InvalidRow> {
-        Ok(Sent { position, cancel_was_requested: get::<Option<bool>>(row, 4)?.unwrap_or(false) })
+    let sent = |position: u64| -> Result<Sent, InvalidRow> {
+        let cancel_was_requested = get::<Option<bool>>(row, was_cancelled)?.unwrap_or(false);
+        Ok(Sent { position, cancel_was_requested, is_repeated: code == "known" })
     };
     // The statement has already checked whether the run waits for the hook; if it refuses the message, it does not.
     let receiver = |unread| -> Result<Receiver<'static>, InvalidRow> {
-        let is_cancel_requested = get::<Option<bool>>(row, 4)?.unwrap_or(false);
-        let (status, kept) = (parsed::<Status>(row, 2)?, number(row, 3)?);
+        let is_cancel_requested = get::<Option<bool>>(row, was_cancelled)?.unwrap_or(false);
+        let (status, kept) = (parsed::<Status>(row, status)?, number(row, kept)?);
         Ok(Receiver { status, unread, kept, waits: &[], is_cancel_requested })
     };
-    Ok(match get::<&str>(row, 0)? {
-        "sent" => Ok(sent(number(row, 1)?)?),
+    Ok(match code {
+        "sent" | "known" => Ok(sent(number(row, position)?)?),
+        "closed" => Err(token_not_held(run)),
         "none" => Err(no_run(run)),
         "unreadable" => {
-            let host = text(row, 5)?;
-            let holder = Holder { host: &host, pid: number(row, 6)?, format: number(row, 1)? };
+            let host = text(row, host)?;
+            let holder = Holder { host: &host, pid: number(row, pid)?, format: number(row, position)? };
             Err(unreadable_by_holder(run, &holder, &message.body))
         }
         "ended" => check_send(run, receiver(0)?, &message.body).and(Err(no_run(run))),
-        _ => check_send(run, receiver(number(row, 1)?)?, &message.body).and(Err(no_run(run))),
+        _ => check_send(run, receiver(number(row, position)?)?, &message.body).and(Err(no_run(run))),
     })
 }

@@ -4,16 +4,18 @@ use std::collections::HashSet;
 
 use outlast_core::limits::PAYLOAD_BYTES_MAX;
 use outlast_core::paging::millis_of;
-use outlast_core::refusal::{check_start, key_taken};
-use outlast_core::{Event, KeyPolicy, RunId, Start, Started, WorldError};
+use outlast_core::refusal::{check_first_message, check_start, key_taken, no_run};
+use outlast_core::{Event, KeyPolicy, NewMessage, RunId, Sent, Start, Started, WorldError};
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 
 use crate::clock::TimeSource;
 use crate::connection::database::{CallError, Database, Parameter};
 use crate::encoding::json_rows::JsonRows;
+use crate::encoding::message::{NewMessages, limits};
 use crate::encoding::row::{InvalidRow, get, maybe_text, maybe_timestamp, micros, parsed, timestamp};
 use crate::error::{corrupt_error, known_rules};
+use crate::write::send::read_answer_from;
 
 /// The number of bytes of events that one statement carries.
 pub(crate) const STATEMENT_BYTES_MAX: usize = 16 * PAYLOAD_BYTES_MAX;
@@ -57,6 +59,10 @@ pub(crate) fn add_run_and_key(rows: &mut JsonRows, start: &Start) {
         }
         if key.policy == KeyPolicy::WhileRunning {
             rows.json_value("while_running", "true");
+        }
+        if start.replaces() {
+            rows.word("replaces", start.cancel_of_replaced(start.run).id);
+            rows.text("replaced_reason", &start.replaced_reason());
         }
     }
 }
@@ -134,6 +140,41 @@ pub(crate) async fn start(
         }
     }
     Ok(answers)
+}
+
+/// Starts a run, or finds the one that its key names, and sends it a message.
+pub(crate) async fn start_and_send(
+    database: &Database,
+    time: &TimeSource,
+    start: &Start,
+    message: NewMessage,
+) -> Result<(Started, Sent), WorldError> {
+    check_start(start)?;
+    check_first_message(&message)?;
+    let mut messages = NewMessages::default();
+    messages.add(std::slice::from_ref(&message), None)?;
+    let (row, limits, at) = (messages.rows.single_object(), limits(), time.statement_time());
+    let (own, mut rules) = (start.run.to_string(), None);
+    let rows = loop {
+        let mut new = NewRuns::default();
+        new.add(&with_known_rules(start, rules));
+        let (starts, NewMessages { bodies, raws, .. }) = (new.rows.array(), &messages);
+        let values: [Parameter<'_>; 8] = [&at, &starts, &new.events, &own, &row, bodies, raws, &limits];
+        match database.try_call(&database.sql.start_and_send, &values).await {
+            // The rules become lower with each repetition, so the loop ends.
+            Err(CallError::Postgres(error)) if known_rules(&error).is_some() => rules = known_rules(&error),
+            rows => break rows.map_err(|failure| database.world_error(&failure))?,
+        }
+    };
+    let corrupt = |why: InvalidRow| corrupt_error(&database.place, &why);
+    let (sent, started): (Vec<_>, Vec<_>) =
+        rows.into_iter().partition(|row| get::<i32>(row, 0).is_ok_and(|nth| nth == 2));
+    let existing = read_existing_runs(&started, time).map_err(corrupt)?.into_iter().next();
+    let new = Started { run: start.run, is_new: true };
+    let started = existing.map_or(Ok(new), |(_, existing)| existing.resolve(start))?;
+    let message = NewMessage { run: started.run, ..message };
+    let row = sent.first().ok_or_else(|| no_run(started.run))?;
+    Ok((started, read_answer_from(&message, row, [1, 5, 6, 7, 8, 9, 10]).map_err(corrupt)??))
 }
 
 /// Takes as many starts as one statement carries. It contains no run and no key twice.

@@ -138,9 +138,10 @@ impl TurnWrites {
     }
 }
 
-/// Whether a turn changes the streams or the state of its run.
+/// The run of a turn that changes its streams or state, or replies to a message.
 pub(crate) fn written_run(turn: &Turn) -> Option<RunId> {
-    effective_outbox(turn).filter(|outbox| !outbox.writes.is_empty()).map(|_| turn.run)
+    let writes = |outbox: &&outlast_core::Outbox| !outbox.writes.is_empty() || !outbox.replies.is_empty();
+    effective_outbox(turn).filter(writes).map(|_| turn.run)
 }
 
 /// The name of a stream as it is stored.

@@ -81,6 +81,7 @@ pub(crate) fn new_start(run: RunId) -> Start {
         deadline: None,
         policy: None,
         requester: None,
+        ending: None,
     }
 }
 

@@ -4,16 +4,22 @@
 //! SHA-256 is stored: the bits are random, so a slow hash would protect nothing. Digests are compared in constant time.
 
 mod base62;
+mod key_file;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
 
 use outlast::core::Clock;
 use outlast::{Error, SystemClock};
 use outlast_api::{Caller, Rfc3339, Role};
+use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
+
+use key_file::KeyFile;
 
 /// The beginning of every key.
 pub(crate) const PREFIX: &str = "olk_";
@@ -95,13 +101,42 @@ impl fmt::Debug for AccessKey {
 /// The access keys that a server accepts.
 #[derive(Clone, Debug, Default)]
 pub struct AccessKeys {
-    keys: BTreeMap<String, StoredKey>,
+    keys: Arc<RwLock<BTreeMap<String, StoredKey>>>,
+    /// The file that they are read from again when it changes.
+    file: Option<Arc<KeyFile>>,
 }
 
 impl AccessKeys {
     /// These keys.
     pub fn new(keys: impl IntoIterator<Item = StoredKey>) -> Self {
-        Self { keys: keys.into_iter().map(|key| (key.id.clone(), key)).collect() }
+        let keys = keys.into_iter().map(|key| (key.id.clone(), key)).collect();
+        Self { keys: Arc::new(RwLock::new(keys)), file: None }
+    }
+
+    /// Reads keys from a file, and reads it again when it changes: a key that is removed from the file is refused 5 s later
+    /// at most. Without the file, all keys are refused. A file that cannot be read changes nothing, and is logged.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let (file, keys) = KeyFile::open(path.as_ref())?;
+        Ok(Self { file: Some(Arc::new(file)), ..keys })
+    }
+
+    /// The keys, without their secrets.
+    pub fn stored(&self) -> Vec<StoredKey> {
+        self.keys.read().values().cloned().collect()
+    }
+
+    /// Adds a key.
+    pub fn add(&self, key: StoredKey) {
+        self.keys.write().insert(key.id.clone(), key);
+    }
+
+    /// Removes a key by its id. Returns whether it was there.
+    pub fn remove(&self, id: &str) -> bool {
+        self.keys.write().remove(id).is_some()
     }
 
     /// Reads a file of keys: a JSON array of [`StoredKey`].
@@ -122,24 +157,44 @@ impl AccessKeys {
 
     /// The file of these keys.
     pub fn to_json(&self) -> String {
-        let keys: Vec<_> = self.keys.values().collect();
+        let keys = self.stored();
         serde_json::to_string_pretty(&keys).unwrap_or_default() + "\n"
     }
 
     /// The caller that sends a key, if it is one of these and has not expired.
-    pub(crate) fn caller(&self, text: &str) -> Option<Caller> {
+    pub fn caller(&self, text: &str) -> Option<Caller> {
         let key = AccessKey::parse(text)?;
         let digest = hex(&key.digest());
-        let stored = self.keys.get(key.id());
+        self.read_changed_file();
+        let keys = self.keys.read();
+        let stored = keys.get(key.id());
         // Compare even if there is no such id, so that the time does not tell which ids exist.
         let expected = stored.map_or("", |stored| &stored.sha256);
         let expected = format!("{expected:0>64}");
         let is_equal = bool::from(digest.as_bytes().ct_eq(expected.as_bytes()));
         let stored = stored.filter(|_| is_equal)?;
-        let is_expired = stored.expires_at.is_some_and(|at| at.0 <= SystemClock.now());
-        let scope = stored.id.clone();
-        (!is_expired).then(|| Caller { actor: stored.name.clone(), scope, role: stored.role })
+        caller_of(stored)
     }
+
+    /// The caller that has the key with this id, if it is one of these and has not expired. A session of a dashboard
+    /// names its key in this way.
+    pub fn caller_of_id(&self, id: &str) -> Option<Caller> {
+        self.read_changed_file();
+        self.keys.read().get(id).and_then(caller_of)
+    }
+
+    /// Takes over the keys of the file, if it has changed.
+    fn read_changed_file(&self) {
+        if let Some(changed) = self.file.as_ref().and_then(|file| file.changed()) {
+            *self.keys.write() = std::mem::take(&mut *changed.keys.write());
+        }
+    }
+}
+
+fn caller_of(stored: &StoredKey) -> Option<Caller> {
+    let is_expired = stored.expires_at.is_some_and(|at| at.0 <= SystemClock.now());
+    let scope = stored.id.clone();
+    (!is_expired).then(|| Caller { actor: stored.name.clone(), scope, role: stored.role })
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -190,6 +245,30 @@ mod tests {
         }
         stored.expires_at = Some(Rfc3339(SystemClock.now()));
         assert_eq!(AccessKeys::new([stored]).caller(key.secret()), None);
+    }
+
+    #[test]
+    fn a_file_is_read_again_when_it_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys.json");
+        let (ci, stored) = AccessKey::generate("ci", Role::Read).unwrap();
+        std::fs::write(&path, AccessKeys::new([stored.clone()]).to_json()).unwrap();
+        let keys = AccessKeys::from_file(&path).unwrap();
+        let accepts = |key: &AccessKey| {
+            keys.file.as_ref().unwrap().expire();
+            keys.caller(key.secret()).is_some()
+        };
+        assert!(accepts(&ci));
+        let (ada, second) = AccessKey::generate("ada", Role::Admin).unwrap();
+        std::fs::write(&path, AccessKeys::new([stored, second]).to_json()).unwrap();
+        assert!(accepts(&ada) && accepts(&ci));
+        std::fs::write(&path, "not JSON").unwrap();
+        assert!(accepts(&ada), "a file that cannot be read changes nothing");
+        std::fs::write(&path, "[]").unwrap();
+        assert!(!accepts(&ada) && !accepts(&ci), "revoked");
+        std::fs::remove_file(&path).unwrap();
+        assert!(!accepts(&ci));
+        assert!(AccessKeys::from_file(&path).is_err());
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! Controlling runs.
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use outlast_api::{
-    BulkRequest, CancelRequest, PauseRequest, PruneRequest, RestartRequest, TerminateRequest, WakeRequest,
+    BulkRequest, BulkStopRequest, CancelRequest, PauseRequest, PruneRequest, RestartRequest, RetryRunRequest,
+    TerminateRequest, WakeRequest,
 };
 
 use super::start::created;
 use crate::body::{JsonBody, OptionalBody};
 use crate::extract::{By, PathOf, PrefixOf};
-use crate::reply::{Reply, no_content, ok};
+use crate::reply::{Reply, json, no_content, ok};
 use crate::state::AppState;
 
 pub(crate) async fn cancel(
@@ -74,6 +76,15 @@ pub(crate) async fn release(
     ok(&state.service.release(&caller, path.run()?).await?)
 }
 
+pub(crate) async fn retry(
+    State(state): State<AppState>,
+    By(caller): By,
+    path: PathOf,
+    OptionalBody(request): OptionalBody<RetryRunRequest>,
+) -> Reply {
+    ok(&state.service.retry(&caller, path.run()?, &request).await?)
+}
+
 pub(crate) async fn restart(
     State(state): State<AppState>,
     By(caller): By,
@@ -94,7 +105,23 @@ pub(crate) async fn bulk(
     By(caller): By,
     JsonBody(request): JsonBody<BulkRequest>,
 ) -> Reply {
-    ok(&state.service.preview_bulk(&caller, &request).await?)
+    match request.dry_run {
+        true => ok(&state.service.preview_bulk(&caller, &request).await?),
+        false => json(StatusCode::ACCEPTED, &state.service.start_bulk(&caller, &request).await?),
+    }
+}
+
+pub(crate) async fn show_bulk(State(state): State<AppState>, path: PathOf) -> Reply {
+    ok(&state.service.bulk(path.run()?).await?)
+}
+
+pub(crate) async fn stop_bulk(
+    State(state): State<AppState>,
+    By(caller): By,
+    path: PathOf,
+    OptionalBody(request): OptionalBody<BulkStopRequest>,
+) -> Reply {
+    ok(&state.service.stop_bulk(&caller, path.run()?, &request).await?)
 }
 
 pub(crate) async fn prune(State(state): State<AppState>, JsonBody(request): JsonBody<PruneRequest>) -> Reply {

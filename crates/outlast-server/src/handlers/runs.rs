@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::HeaderMap;
-use outlast_api::{OutputQuery, PageRequest, ResolveQuery, RunFilter};
+use outlast_api::{FailureFilter, HookFilter, OutputQuery, PageRequest, ResolveQuery, RunFilter};
 
 use crate::extract::{PathOf, QueryOf};
 use crate::reply::{Reply, ok, tagged};
@@ -10,6 +10,21 @@ use crate::state::AppState;
 
 pub(crate) async fn list(State(state): State<AppState>, QueryOf(filter): QueryOf<RunFilter>) -> Reply {
     ok(&state.service.runs(&filter).await?)
+}
+
+pub(crate) async fn hooks(State(state): State<AppState>, QueryOf(filter): QueryOf<HookFilter>) -> Reply {
+    ok(&state.service.hooks(&filter).await?)
+}
+
+pub(crate) async fn failures(
+    State(state): State<AppState>,
+    QueryOf(filter): QueryOf<FailureFilter>,
+) -> Reply {
+    ok(&state.service.failures(&filter).await?)
+}
+
+pub(crate) async fn failure(State(state): State<AppState>, path: PathOf) -> Reply {
+    ok(&state.service.failure(path.text("fingerprint")?).await?)
 }
 
 pub(crate) async fn counts(State(state): State<AppState>) -> Reply {

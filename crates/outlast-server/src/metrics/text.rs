@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use outlast::{MetricFamily, MetricValue};
+
 /// A text of metrics.
 #[derive(Debug, Default)]
 pub(super) struct MetricsText(String);
@@ -11,6 +13,22 @@ impl MetricsText {
     pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
         self.line(format_args!("# HELP {name} {help}"));
         self.line(format_args!("# TYPE {name} {kind}"));
+    }
+
+    /// A family with all its samples.
+    pub(super) fn whole_family(&mut self, family: &MetricFamily) {
+        self.family(family.name, family.kind.as_str(), family.help);
+        for sample in &family.samples {
+            let labels: Vec<_> = sample.labels.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            match &sample.value {
+                MetricValue::Histogram(value) => {
+                    let (bounds, counts): (Vec<_>, Vec<_>) = value.buckets.iter().copied().unzip();
+                    self.histogram(family.name, &labels, &bounds, &counts, value.count, value.sum);
+                }
+                MetricValue::Number(number) => self.sample(family.name, &labels, *number),
+                _ => {}
+            }
+        }
     }
 
     pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {

@@ -1,9 +1,12 @@
 //! What each route reads and returns.
 
 use outlast_api::{
-    BatchJson, BatchRequest, BulkPreview, BulkRequest, CancelRequest, ChildrenJson, ChunkListJson,
-    ControlledJson, CountsJson, EventJson, ExplanationJson, ItemPage, MeJson, OperationJson, OutputJson,
-    PauseRequest, PruneRequest, PrunedJson, ReadinessJson, ResolveJson, RestartRequest, RunJson, SendRequest,
+    BackfillRequest, BackfilledJson, BatchJson, BatchRequest, BulkJson, BulkPreview, BulkRequest,
+    BulkStopRequest, CancelRequest, ChildrenJson, ChunkListJson, ControlledJson, CountsJson, EventJson,
+    ExplanationJson, FailureDetailJson, FailureListJson, FiringJson, MeJson, OpenHookJson, OperationJson,
+    OutputJson, PauseRequest, PruneRequest, PrunedJson, ReadinessJson, ResolveJson, RestartRequest,
+    RetryRunRequest, RunJson, ScheduleControlledJson, ScheduleDefinition, ScheduleJson, SchedulePauseRequest,
+    SchedulePreviewJson, SchedulePreviewRequest, SchedulesControlledJson, SchedulesRequest, SendRequest,
     SentJson, StartRequest, StateJson, StreamListJson, TerminateRequest, WakeRequest, WorkerJson,
     WorkerListJson, WorkflowJson, WorkflowListJson, WorldJson,
 };
@@ -11,8 +14,8 @@ use serde_json::{Value, json};
 
 use super::Schemas;
 use super::parameters::{
-    CHUNKS, EVENTS, IDEMPOTENCY_KEY, LAST_EVENT_ID, LIVE, OPERATIONS, OUTPUT, PAGE, Parameter, RESOLVE,
-    RUN_LIVE, RUNS,
+    CHUNKS, EVENTS, FAILURES, HOOKS, IDEMPOTENCY_KEY, IF_MATCH, LAST_EVENT_ID, LIVE, OPERATIONS, OUTPUT,
+    PAGE, Parameter, RESOLVE, RUN_LIVE, RUNS, SCHEDULES,
 };
 use crate::routes::RouteInfo;
 
@@ -57,6 +60,7 @@ impl RouteResponse {
     pub(crate) fn to_json(&self) -> Value {
         let description = match self.status {
             201 => "Started",
+            202 => "A run does it",
             204 => "Done; there is no content",
             304 => "Not changed",
             503 => "Not ready",
@@ -119,7 +123,7 @@ fn read_schema(path: &str, schemas: &mut Schemas) -> RouteSchema {
             new().returns_json(schema.clone()).returns(503, Content::Json(schema))
         }
         "/api/me" => new().returns_json(schemas.add::<MeJson>()),
-        "/api/runs" => new().query(RUNS).returns_json(schemas.add::<ItemPage<RunJson>>()),
+        "/api/runs" => new().query(RUNS).returns_json(schemas.page::<RunJson>()),
         "/api/counts" => new().returns_json(schemas.add::<CountsJson>()),
         "/api/resolve" => new().query(RESOLVE).returns_json(schemas.add::<ResolveJson>()),
         "/api/runs/{id}" => new().returns_json(schemas.add::<RunJson>()).tagged(),
@@ -131,7 +135,14 @@ fn read_schema(path: &str, schemas: &mut Schemas) -> RouteSchema {
         "/api/workers/{session}" => new().returns_json(schemas.add::<WorkerJson>()),
         "/api/workflows" => new().returns_json(schemas.add::<WorkflowListJson>()).tagged(),
         "/api/workflows/{name}" => new().returns_json(schemas.add::<WorkflowJson>()).tagged(),
+        "/api/hooks" => new().query(HOOKS).returns_json(schemas.page::<OpenHookJson>()),
+        "/api/failures" => new().query(FAILURES).returns_json(schemas.add::<FailureListJson>()),
+        "/api/failures/{fingerprint}" => new().returns_json(schemas.add::<FailureDetailJson>()),
+        "/api/bulk/{id}" => new().returns_json(schemas.add::<BulkJson>()),
         "/api/world" => new().returns_json(schemas.add::<WorldJson>()),
+        "/api/schedules" => new().query(SCHEDULES).returns_json(schemas.page::<ScheduleJson>()),
+        "/api/schedules/{id}" => new().returns_json(schemas.add::<ScheduleJson>()),
+        "/api/schedules/{id}/firings" => new().query(PAGE).returns_json(schemas.page::<FiringJson>()),
         _ => history_schema(path, schemas),
     }
 }
@@ -141,10 +152,10 @@ fn history_schema(path: &str, schemas: &mut Schemas) -> RouteSchema {
     let live = |events| RouteSchema::default().headers(LAST_EVENT_ID).returns(200, Content::Events(events));
     match path {
         "/api/runs/{id}/operations" => {
-            new().query(OPERATIONS).returns_json(schemas.add::<ItemPage<OperationJson>>()).tagged()
+            new().query(OPERATIONS).returns_json(schemas.page::<OperationJson>()).tagged()
         }
         "/api/runs/{id}/operations/{op}" => new().returns_json(schemas.add::<OperationJson>()).tagged(),
-        "/api/runs/{id}/events" => new().query(EVENTS).returns_json(schemas.add::<ItemPage<EventJson>>()),
+        "/api/runs/{id}/events" => new().query(EVENTS).returns_json(schemas.page::<EventJson>()),
         "/api/runs/{id}/export" => new().returns_json(json!({ "type": "object" })),
         "/api/runs/{id}/streams" => new().returns_json(schemas.add::<StreamListJson>()),
         "/api/runs/{id}/streams/{name}" => new().query(CHUNKS).returns_json(schemas.add::<ChunkListJson>()),
@@ -185,17 +196,56 @@ fn action_schema(route: &RouteInfo, schemas: &mut Schemas) -> RouteSchema {
         "/api/runs/{id}/restart" => started().may_take(schemas.add::<RestartRequest>()),
         "/api/bulk" => {
             let body = schemas.add::<BulkRequest>();
-            new().takes(body).returns_json(schemas.add::<BulkPreview>())
+            let started = Content::Json(schemas.add::<BulkJson>());
+            new().takes(body).returns_json(schemas.add::<BulkPreview>()).returns(202, started)
+        }
+        "/api/bulk/{id}/stop" => {
+            new().may_take(schemas.add::<BulkStopRequest>()).returns_json(schemas.add::<BulkJson>())
         }
         "/api/world/prune" => {
             let body = schemas.add::<PruneRequest>();
             new().takes(body).returns_json(schemas.add::<PrunedJson>())
         }
+        path if path.starts_with("/api/schedules") => schedule_schema(route, schemas),
         path => match control_body(path, schemas) {
             Some(body) => new().may_take(body).returns_json(controlled),
             None => new(),
         },
     }
+}
+
+fn schedule_schema(route: &RouteInfo, schemas: &mut Schemas) -> RouteSchema {
+    let new = RouteSchema::default;
+    let controlled = schemas.add::<ScheduleControlledJson>();
+    let many = schemas.add::<SchedulesControlledJson>();
+    match (route.method.as_str(), route.path) {
+        ("DELETE", _) => new().headers(IF_MATCH).returns(204, Content::Nothing),
+        ("PUT", _) => {
+            new().headers(IF_MATCH).takes(schemas.add::<ScheduleDefinition>()).returns_json(controlled)
+        }
+        (_, "/api/schedules") => {
+            let created = Content::Json(schemas.add::<ScheduleJson>());
+            new().takes(schemas.add::<ScheduleDefinition>()).returns(201, created)
+        }
+        (_, "/api/schedules/preview") => new()
+            .takes(schemas.add::<SchedulePreviewRequest>())
+            .returns_json(schemas.add::<SchedulePreviewJson>()),
+        (_, "/api/schedules/{id}/backfill") => {
+            new().takes(schemas.add::<BackfillRequest>()).returns_json(schemas.add::<BackfilledJson>())
+        }
+        (_, "/api/schedules/pause" | "/api/schedules/resume") => {
+            new().takes(schemas.add::<SchedulesRequest>()).returns_json(many)
+        }
+        (_, "/api/schedules/{id}/pause") => {
+            new().may_take(schemas.add::<SchedulePauseRequest>()).returns_json(controlled)
+        }
+        _ => new().may_take(nothing()).returns_json(controlled),
+    }
+}
+
+/// A body without fields.
+fn nothing() -> Value {
+    json!({ "type": "object", "additionalProperties": false })
 }
 
 /// The body of a request that controls one run.
@@ -204,8 +254,9 @@ fn control_body(path: &str, schemas: &mut Schemas) -> Option<Value> {
         "cancel" => schemas.add::<CancelRequest>(),
         "terminate" => schemas.add::<TerminateRequest>(),
         "pause" => schemas.add::<PauseRequest>(),
+        "retry" => schemas.add::<RetryRunRequest>(),
         "wake" => schemas.add::<WakeRequest>(),
-        "resume" | "quarantine" | "release" => json!({ "type": "object", "additionalProperties": false }),
+        "resume" | "quarantine" | "release" => nothing(),
         _ => return None,
     })
 }

@@ -90,6 +90,20 @@ pub(crate) const RUNS: &[Parameter] = &[
     Parameter::new("ended_before", Kind::Time),
 ];
 
+pub(crate) const HOOKS: &[Parameter] = &[
+    Parameter::new("name", Kind::Text),
+    Parameter::new("workflow", Kind::Text),
+    Parameter::new("opened_before", Kind::Time),
+    LIMIT,
+    CURSOR,
+];
+
+pub(crate) const FAILURES: &[Parameter] =
+    &[Parameter::new("workflow", Kind::Text), Parameter::new("since", Kind::Time)];
+
+pub(crate) const SCHEDULES: &[Parameter] =
+    &[Parameter::new("workflow", Kind::Text), Parameter::new("paused", Kind::Flag), LIMIT, CURSOR];
+
 pub(crate) const LIVE: &[Parameter] = &[
     Parameter::new("topics", Kind::Text),
     RUNS[0],
@@ -144,13 +158,15 @@ pub(crate) const RESOLVE: &[Parameter] = &[Parameter { name: "q", kind: Kind::Te
 
 pub(crate) const LAST_EVENT_ID: &[Parameter] = &[Parameter::new("Last-Event-ID", Kind::Text)];
 
+pub(crate) const IF_MATCH: &[Parameter] = &[Parameter::new("If-Match", Kind::Text)];
+
 pub(crate) const IDEMPOTENCY_KEY: &[Parameter] = &[Parameter::new("Idempotency-Key", Kind::Text)];
 
 #[cfg(test)]
 mod tests {
     use outlast_api::{
-        ChunkFilter, EventFilter, LiveFilter, OperationFilter, OutputQuery, PageRequest, QueryPairs,
-        ResolveQuery, RunFilter,
+        ChunkFilter, EventFilter, FailureFilter, HookFilter, LiveFilter, OperationFilter, OutputQuery,
+        PageRequest, QueryPairs, ResolveQuery, RunFilter, ScheduleFilter,
     };
 
     use super::*;
@@ -170,6 +186,9 @@ mod tests {
     fn documented_parameters_are_read() {
         are_read_by::<RunFilter>(RUNS);
         are_read_by::<LiveFilter>(LIVE);
+        are_read_by::<HookFilter>(HOOKS);
+        are_read_by::<FailureFilter>(FAILURES);
+        are_read_by::<ScheduleFilter>(SCHEDULES);
         are_read_by::<OperationFilter>(OPERATIONS);
         are_read_by::<EventFilter>(EVENTS);
         are_read_by::<ChunkFilter>(CHUNKS);

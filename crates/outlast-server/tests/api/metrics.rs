@@ -1,11 +1,10 @@
 //! Metrics, and the description of the API.
 
-use std::collections::BTreeSet;
-
 use outlast_api::ProblemCode;
 use serde_json::json;
 
 use crate::common::Api;
+use crate::exposition::parse;
 
 #[tokio::test]
 async fn metrics_are_text_of_prometheus_with_known_labels() {
@@ -30,14 +29,13 @@ async fn metrics_are_text_of_prometheus_with_known_labels() {
         assert!(answer.text.lines().any(|found| found == line), "{line} is missing in\n{}", answer.text);
     }
     assert!(!answer.text.contains(&id), "ids are never labels");
-    let mut families = BTreeSet::new();
-    for line in answer.text.lines() {
-        match line.strip_prefix("# TYPE ") {
-            Some(family) => assert!(families.insert(family.split(' ').next().unwrap()), "twice: {line}"),
-            None if line.starts_with('#') => {}
-            None => assert!(families.iter().any(|family| line.starts_with(family)), "without a type: {line}"),
-        }
-    }
+    let families = parse(&answer.text);
+    let ended = &families["outlast_runs_ended_total"];
+    let labels = [("workflow", "checkout"), ("status", "completed")];
+    assert_eq!(ended.value("outlast_runs_ended_total", &labels), Some(1.0));
+    let attempts = &families["outlast_step_attempts_total"];
+    let labels = [("step", "charge"), ("outcome", "completed")];
+    assert_eq!(attempts.value("outlast_step_attempts_total", &labels), Some(1.0));
     api.stop().await;
 }
 
@@ -50,5 +48,62 @@ async fn the_description_of_the_api_names_its_own_place() {
     let nested = axum::Router::new().nest("/a", api.app.clone());
     let get = crate::common::request(axum::http::Method::GET, "/a/openapi.json", None);
     assert_eq!(crate::common::send_to(&nested, get).await.expect(200).json()["servers"][0]["url"], "/a");
+    api.stop().await;
+}
+
+/// The names of the guide's page on metrics, in the order of its tables.
+pub(crate) fn documented_names() -> Vec<String> {
+    let page = include_str!("../../../../docs/guide/src/metrics-and-traces.md");
+    let is_name = |word: &&str| word.starts_with("outlast_") || word.starts_with("process_");
+    let rows = page.lines().filter(|line| line.starts_with("| `"));
+    let names = rows.filter_map(|row| row.split('`').nth(1)).filter(is_name);
+    names.map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn the_guide_lists_exactly_the_metrics_that_exist() {
+    let api = Api::local().await;
+    let id = api.start("checkout", json!(1)).await;
+    api.output(&id).await;
+    let families = parse(&api.get("/metrics").await.expect(200).text);
+    let existing: Vec<&String> = families.keys().collect();
+    let mut documented = documented_names();
+    documented.sort();
+    assert_eq!(existing, documented.iter().collect::<Vec<_>>());
+    api.stop().await;
+}
+
+/// Check 12.
+#[tokio::test]
+async fn promtool_accepts_the_metrics() {
+    if let Some(reason) = throwaway::promtool::missing() {
+        return throwaway::skipped::report("promtool_accepts_the_metrics", &reason);
+    }
+    let api = Api::local().await;
+    for input in [json!(1), json!(13)] {
+        let id = api.start("checkout", input).await;
+        api.output(&id).await;
+    }
+    let text = api.get("/metrics").await.expect(200).text;
+    throwaway::promtool::promtool(&["check", "metrics"], &text).unwrap();
+    api.stop().await;
+}
+
+/// Check 12, second half: names of workflows come from callers.
+#[tokio::test]
+async fn a_thousand_workflows_are_at_most_201_label_values() {
+    let api = Api::local().await;
+    for batch in 0..10 {
+        let starts: Vec<_> = (0..100)
+            .map(|number| json!({ "workflow": format!("w{batch}_{number}"), "version": 1 }))
+            .collect();
+        api.post("/api/runs/batch", json!({ "starts": starts })).await.expect(200);
+    }
+    let families = parse(&api.get("/metrics").await.expect(200).text);
+    let started = &families["outlast_runs_started_total"];
+    assert_eq!(started.label_values("workflow").len(), 201);
+    assert!(started.label_values("workflow").contains("other"));
+    let sum: f64 = started.samples.iter().map(|(_, _, value)| value).sum();
+    assert_eq!(sum, 1_000.0);
     api.stop().await;
 }

@@ -86,6 +86,7 @@ async fn responses_have_ids_and_safe_headers() {
         ("x-content-type-options", "nosniff"),
         ("referrer-policy", "same-origin"),
         ("cross-origin-resource-policy", "same-origin"),
+        ("cross-origin-opener-policy", "same-origin"),
     ] {
         assert_eq!(answer.header(name), value, "{name}");
     }

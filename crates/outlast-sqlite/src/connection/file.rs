@@ -74,6 +74,11 @@ pub(crate) fn open_reader(settings: &ConnectionSettings) -> Result<Connection, W
     Ok(connection)
 }
 
+/// Opens another connection with the settings of a world, to a file that [`open`] has opened before.
+pub(crate) fn open_writer(settings: &ConnectionSettings) -> Result<Connection, WorldError> {
+    connect(settings, IfMissing::Fail)
+}
+
 /// Opens another connection to the file of a world. The file must exist.
 pub(crate) fn open_existing(path: &Path) -> Result<Connection, WorldError> {
     if !path.is_file() {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::limits::SLOW_POLL;
-use outlast_core::{ChangeSignal, RunWatchers, Waiters, WorldError};
+use outlast_core::{ChangeSignal, Clock, RecentlyStarted, RunWatchers, Waiters, WorldError};
 use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
 
@@ -99,12 +99,24 @@ struct WatcherState {
     is_closed: bool,
 }
 
-/// Whom the watcher notifies of changes.
-#[derive(Debug)]
+/// Whom the watcher and the writer notify of changes.
+#[derive(Clone, Debug)]
 pub(crate) struct ChangeSubscribers {
     pub(crate) change_signal: Arc<ChangeSignal>,
     pub(crate) waiters: Arc<Waiters>,
+    pub(crate) recently_started: Arc<RecentlyStarted>,
     pub(crate) watchers: Arc<RunWatchers>,
+}
+
+impl ChangeSubscribers {
+    pub(crate) fn new(clock: &Arc<dyn Clock>) -> Self {
+        Self {
+            change_signal: Arc::new(ChangeSignal::new(clock.clone())),
+            waiters: Arc::default(),
+            recently_started: Arc::default(),
+            watchers: Arc::new(RunWatchers::new(clock.clone())),
+        }
+    }
 }
 
 impl ChangeWatcher {
@@ -122,6 +134,7 @@ impl ChangeWatcher {
         subscribers: ChangeSubscribers,
     ) -> Result<Self, WorldError> {
         let shared = Arc::new(WatcherShared::default());
+        subscribers.recently_started.set_listening(true);
         let file = WatchedFile { opened, connection: open_reader(settings)?, subscribers };
         let (socket, description) = open_socket(&settings.path, mode);
         let hint_sender = match &socket {
@@ -341,6 +354,8 @@ impl WatchedFile {
 
     /// Notifies the callers whose runs have ended. Returns false if the ends cannot be read.
     fn notify_ends(&self) -> bool {
+        // Before the waiters are read: a run in the cache may be one of those that another process has ended.
+        self.subscribers.recently_started.set_listening(true);
         let runs = self.subscribers.waiters.runs();
         if runs.is_empty() {
             return true;

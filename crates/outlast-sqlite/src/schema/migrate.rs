@@ -42,6 +42,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration { schema_min: BASELINE, sql: include_str!("../../migrations/0008_generations.sql") },
     Migration { schema_min: BASELINE, sql: include_str!("../../migrations/0009_streams.sql") },
     Migration { schema_min: BASELINE, sql: include_str!("../../migrations/0014_views.sql") },
+    Migration { schema_min: BASELINE, sql: include_str!("../../migrations/0015_tokens.sql") },
 ];
 
 /// The schema of this build.

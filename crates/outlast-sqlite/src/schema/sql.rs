@@ -30,6 +30,7 @@ statements_with_columns! {
     RUN_CHANGE = "run_change";
     RUN_INSERT = "run_insert";
     RUN_RELEASE = "run_release";
+    RUN_REOPEN = "run_reopen";
     RUN_VIEW = "run_view";
     RUNS_PAGE = "runs_page";
 }
@@ -69,14 +70,21 @@ statements! {
     PRUNE_HEARTBEATS = "prune_heartbeats";
     PRUNE_MESSAGE = "prune_message";
     PRUNE_MESSAGE_SIZES = "prune_message_sizes";
+    PRUNE_REPLIES = "prune_replies";
     PRUNE_RUNS = "prune_runs";
     PRUNE_STATES = "prune_states";
     PRUNE_STREAMS = "prune_streams";
     PRUNE_STREAM_WRITERS = "prune_stream_writers";
     PRUNE_TAGS = "prune_tags";
+    PRUNE_TOKENS = "prune_tokens";
+    PRUNE_TOKENS_KEEP = "prune_tokens_keep";
     PRUNE_TURN = "prune_turn";
     PRUNE_TURN_SIZES = "prune_turn_sizes";
     READY_STEPS = "ready_steps";
+    REPLIES_OLD = "replies_old";
+    REPLY_DELETE = "reply_delete";
+    REPLY_PUT = "reply_put";
+    REPLY_READ = "reply_read";
     RULES_LOWEST = "rules_lowest";
     RUNS_SCAN_END = "runs_scan_end";
     RUN_BY_KEY = "run_by_key";
@@ -92,6 +100,7 @@ statements! {
     RUN_POSITION = "run_position";
     RUN_RAISE_FORMAT = "run_raise_format";
     RUN_RECEIVER = "run_receiver";
+    RUN_REOPENABLE = "run_reopenable";
     RUN_RESUME = "run_resume";
     RUN_SENT = "run_sent";
     RUN_SET_MARKS = "run_set_marks";
@@ -114,6 +123,12 @@ statements! {
     STREAM_WRITERS = "stream_writers";
     STREAM_WRITER_PUT = "stream_writer_put";
     TAG_PUT = "tag_put";
+    TOKENS_OVER = "tokens_over";
+    TOKEN_DELETE = "token_delete";
+    TOKEN_FREE = "token_free";
+    TOKEN_KEEP = "token_keep";
+    TOKEN_PUT = "token_put";
+    TOKEN_READ = "token_read";
     TURNS_DELETE_RANGE = "turns_delete_range";
     TURN_WITH_EVENT = "turn_with_event";
     TURN_INSERT = "turn_insert";

@@ -1,10 +1,11 @@
 //! Messages as rows of the table `inbox`.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use outlast_core::{
-    Event, Failure, Headers, Message, MessageBody, NewMessage, OpNumber, Outcome, Payload, RunId, Status,
-    WorldError,
+    Event, Failure, Headers, HookAddress, Message, MessageBody, NewMessage, OpNumber, Outcome, Payload,
+    RunId, Status, WorldError,
 };
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Error, Row};
@@ -29,7 +30,8 @@ pub(crate) struct MessageColumns {
     pub(crate) kind: &'static str,
     pub(crate) name: Option<String>,
     pub(crate) op: Option<i64>,
-    pub(crate) outcome: Option<&'static str>,
+    /// The status of a child that has ended, or the address of a payload that is not plain.
+    pub(crate) outcome: Option<Cow<'static, str>>,
     pub(crate) codec: Option<String>,
     pub(crate) body: Option<Value>,
 }
@@ -46,9 +48,11 @@ impl EncodedMessage {
 impl MessageColumns {
     fn of(message: &NewMessage) -> Result<Self, WorldError> {
         Ok(match &message.body {
-            MessageBody::Hook { name, payload } => {
-                Self { name: Some(name.to_string()), ..Self::with_payload("hook", payload) }
-            }
+            MessageBody::Hook { name, payload, to } => Self {
+                name: Some(name.to_string()),
+                outcome: to.to_text().map(Cow::Owned),
+                ..Self::with_payload("hook", payload)
+            },
             MessageBody::Cancel { reason } => Self::with_text("cancel", reason.clone()),
             MessageBody::Terminate { reason } => Self::with_text("terminate", reason.clone()),
             // The same kind, since it ends the run without its code as well. Builds that would not see the name cannot
@@ -69,7 +73,7 @@ impl MessageColumns {
                         Self::with_text("child_ended", to_json(failure)?)
                     }
                 };
-                Self { op: Some(op.0 as i64), outcome: Some(outcome.status().as_str()), ..columns }
+                Self { op: Some(op.0 as i64), outcome: Some(outcome.status().as_str().into()), ..columns }
             }
             MessageBody::Refused { op, failure } => {
                 Self { op: Some(op.0 as i64), ..Self::with_text("refused", to_json(failure)?) }
@@ -81,6 +85,10 @@ impl MessageColumns {
             }
             MessageBody::Pause { reason } => Self::with_text("pause", reason.clone()),
             MessageBody::Resume => Self { kind: "resume", ..Self::default() },
+            MessageBody::Retry(request) => Self::with_text("retry", to_json(request)?),
+            MessageBody::TokenTaken { op } => {
+                Self { kind: "token_taken", op: Some(op.0 as i64), ..Self::default() }
+            }
             _ => {
                 return Err(WorldError::invalid(format!(
                     "message {} has a kind that this build does not know; use a newer build",
@@ -125,7 +133,10 @@ fn to_json(value: &impl serde::Serialize) -> Result<String, WorldError> {
 /// body (8) and headers. The kind determines what the body is: a payload, a reason, a run, a failure or events.
 pub(crate) fn read_message(row: &Row<'_>) -> Result<Message, Error> {
     let body = match row.get_ref(3)?.as_str()? {
-        "hook" => MessageBody::Hook { name: row.get(4)?, payload: read_payload(row)? },
+        "hook" => {
+            MessageBody::Hook { name: row.get(4)?, payload: read_payload(row)?, to: read_address(row)? }
+        }
+        "token_taken" => MessageBody::TokenTaken { op: read_op(row)? },
         "cancel" => MessageBody::Cancel { reason: row.get(8)? },
         "terminate" if row.get_ref(4)?.as_str_or_null().ok().flatten() == Some(COMPENSATING) => {
             MessageBody::Compensate { reason: row.get(8)? }
@@ -138,6 +149,7 @@ pub(crate) fn read_message(row: &Row<'_>) -> Result<Message, Error> {
         "attempted" => MessageBody::Attempted { events: read_events(row)? },
         "pause" => MessageBody::Pause { reason: row.get(8)? },
         "resume" => MessageBody::Resume,
+        "retry" => MessageBody::Retry(Box::new(parse_json(8, row.get_ref(8)?.as_str()?)?)),
         other => return Err(invalid_column(3, format!("unknown message kind `{other}`; run a newer build"))),
     };
     let headers: Headers = match row.get_ref(9)? {
@@ -149,6 +161,11 @@ pub(crate) fn read_message(row: &Row<'_>) -> Result<Message, Error> {
 
 fn read_op(row: &Row<'_>) -> Result<OpNumber, Error> {
     number(row, 5).map(OpNumber)
+}
+
+fn read_address(row: &Row<'_>) -> Result<HookAddress, Error> {
+    let text = row.get_ref(6)?.as_str_or_null()?;
+    HookAddress::of_text(text).map_err(|error| invalid_column(6, error.to_string()))
 }
 
 fn read_outcome(row: &Row<'_>) -> Result<Outcome, Error> {

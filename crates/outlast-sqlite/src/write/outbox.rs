@@ -1,13 +1,17 @@
 //! The outbox of a turn: children to start, messages to other runs, and the tags, streams and state of its own run.
 
 use outlast_core::refusal::{child_exists, child_refused};
-use outlast_core::{Headers, MessageBody, MessageId, NewMessage, Outbox, Started, Tags, WorldError};
+use outlast_core::{
+    Headers, MessageBody, MessageId, NewMessage, NewReply, Outbox, Started, Tags, TokenChanges, TurnId,
+    WorldError,
+};
 
 use crate::connection::error::Refusal;
 use crate::write::message::EncodedMessage;
 use crate::write::send::send;
 use crate::write::start::{EncodedStart, put_tags, start};
 use crate::write::streams::{EncodedWrites, apply_writes};
+use crate::write::tokens::{change_tokens, put_replies};
 use crate::write::turn::EncodedTurn;
 use crate::write::tx::Tx;
 
@@ -17,6 +21,10 @@ pub(crate) struct EncodedOutbox {
     messages: Vec<EncodedMessage>,
     tags: Tags,
     writes: Option<EncodedWrites>,
+    tokens: TokenChanges,
+    replies: Vec<NewReply>,
+    /// The ids of the answers to tokens that are taken.
+    token_answers: Vec<MessageId>,
 }
 
 /// A child to start, encoded on the caller's thread.
@@ -28,7 +36,7 @@ struct EncodedChild {
 }
 
 impl EncodedOutbox {
-    pub(crate) fn encode(outbox: &Outbox) -> Result<Self, WorldError> {
+    pub(crate) fn encode(turn: TurnId, outbox: &Outbox) -> Result<Self, WorldError> {
         let children = outbox.children.iter().enumerate().map(|(index, child)| EncodedChild {
             index,
             encoded: EncodedStart::encode(child.start.clone()),
@@ -40,6 +48,9 @@ impl EncodedOutbox {
             messages: messages.collect::<Result<_, _>>()?,
             tags: outbox.tags.clone(),
             writes: EncodedWrites::encode(&outbox.writes),
+            token_answers: (0..outbox.tokens.taken.len()).map(|nth| outbox.token_answer(turn, nth)).collect(),
+            tokens: outbox.tokens.clone(),
+            replies: outbox.replies.clone(),
         })
     }
 }
@@ -62,6 +73,15 @@ pub(crate) fn apply_outbox(
     for message in &outbox.messages {
         send_if_possible(tx, message)?;
     }
+    let run = new.terms.run;
+    let answers = change_tokens(tx, run, &outbox.tokens)?;
+    for (id, body) in outbox.token_answers.iter().zip(answers) {
+        if let Some(body) = body.filter(|_| !ends) {
+            let headers = Headers::new();
+            send_if_possible(tx, &EncodedMessage::encode(NewMessage { id: *id, run, body, headers })?)?;
+        }
+    }
+    put_replies(tx, run, &outbox.replies)?;
     if let Some(writes) = &outbox.writes {
         apply_writes(tx, new, writes)?;
     }

@@ -13,6 +13,7 @@ use rusqlite::{Connection, Error, OptionalExtension, Row, params};
 use crate::connection::error::Refusal;
 use crate::schema::row::{marks, parsed, timestamp_or_null};
 use crate::schema::sql;
+use crate::write::tokens::{has_outdated, prune_outdated};
 use crate::write::tx::Tx;
 
 /// The number of bytes that one transaction deletes, which takes some milliseconds.
@@ -25,7 +26,10 @@ const DELETE_ROW_BYTES: u64 = 4 * 1024;
 const LEFTOVERS_MAX: i64 = 1_000;
 
 /// The statements that delete the rows of runs in tables with few rows per run.
-const PRUNE_BY_LIST: [&str; 6] = [
+const PRUNE_BY_LIST: [&str; 9] = [
+    sql::PRUNE_TOKENS_KEEP,
+    sql::PRUNE_TOKENS,
+    sql::PRUNE_REPLIES,
     sql::PRUNE_HEARTBEATS,
     sql::PRUNE_TAGS,
     sql::PRUNE_STATES,
@@ -40,6 +44,7 @@ pub(crate) struct Prune {
     pub(crate) before: Timestamp,
     pub(crate) after: Option<RunId>,
     pub(crate) limit: usize,
+    pub(crate) now: Timestamp,
 }
 
 /// Whether all rows were deleted.
@@ -59,7 +64,9 @@ impl Prune {
         let candidates = self.candidates(connection)?;
         let has_ended = candidates.iter().any(|candidate| self.is_to_delete(candidate));
         let has_leftovers = connection.prepare_cached(sql::LEFTOVERS)?.exists([1])?;
-        Ok((!has_ended && !has_leftovers).then(|| Pruned { runs: 0, next: self.next(&candidates) }))
+        let has_outdated = has_outdated(connection, self.now)?;
+        Ok((!has_ended && !has_leftovers && !has_outdated)
+            .then(|| Pruned { runs: 0, next: self.next(&candidates) }))
     }
 
     /// The runs that this call checks.
@@ -106,6 +113,7 @@ pub(crate) fn prune(tx: &mut Tx<'_>, prune: &Prune) -> Result<(Pruned, DeletePro
     let mut candidates = prune.candidates(tx.connection)?;
     let next = prune.next(&candidates);
     candidates.retain(|candidate| prune.is_to_delete(candidate));
+    prune_outdated(tx)?;
     let progress = delete_all(tx, &candidates)?;
     Ok((Pruned { runs: candidates.len() as u64, next }, progress))
 }

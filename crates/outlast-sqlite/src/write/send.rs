@@ -10,6 +10,7 @@ use crate::connection::error::Refusal;
 use crate::schema::row::{marks, number, parse_json, parsed, timestamp_or_null, to_i64};
 use crate::schema::sql;
 use crate::write::message::EncodedMessage;
+use crate::write::tokens::check_token;
 use crate::write::tx::Tx;
 
 /// The state of a run that decides whether it accepts a message.
@@ -82,8 +83,25 @@ impl ReceivingRun {
 pub(crate) fn send_by_client(tx: &mut Tx<'_>, encoded: &EncodedMessage) -> Result<Sent, Refusal> {
     match unreadable_for_holder(tx, encoded)? {
         Some(refusal) => earlier_answer(tx, encoded)?.ok_or(refusal.into()),
-        None => send(tx, encoded),
+        None => match check_token(tx, encoded.message.run, &encoded.message.body) {
+            Ok(()) => send(tx, encoded),
+            // A message that was sent before keeps its answer, and one to a run that has ended is refused for that.
+            Err(Refusal::World(refusal)) => match earlier_answer(tx, encoded)? {
+                Some(earlier) => Ok(earlier),
+                None => Err(refusal_of_closed(tx, encoded, refusal)?),
+            },
+            Err(error) => Err(error),
+        },
     }
+}
+
+/// The refusal of a message to a token that its run does not hold: that of the run, if it has ended or does not exist.
+fn refusal_of_closed(tx: &Tx<'_>, encoded: &EncodedMessage, refusal: WorldError) -> Result<Refusal, Refusal> {
+    let message = &encoded.message;
+    let mut statement = tx.connection.prepare_cached(sql::RUN_RECEIVER)?;
+    let found = statement.query_row([&encoded.run], ReceivingRun::read).optional()?;
+    let Some(run) = found else { return Ok(no_run(message.run).into()) };
+    Ok(check_send(message.run, run.receiver(), &message.body).err().unwrap_or(refusal).into())
 }
 
 /// The refusal of a message whose format the run's holder cannot read; `None` if it can.
@@ -112,7 +130,8 @@ pub(crate) fn send(tx: &mut Tx<'_>, encoded: &EncodedMessage) -> Result<Sent, Re
     if let Err(refusal) = check_send(message.run, run.receiver(), &message.body) {
         return earlier_answer(tx, encoded)?.ok_or(refusal.into());
     }
-    let sent = Sent { position: run.sent + 1, cancel_was_requested: run.is_cancel_requested };
+    let cancel_was_requested = run.is_cancel_requested;
+    let sent = Sent { position: run.sent + 1, cancel_was_requested, is_repeated: false };
     if !insert(tx, encoded, sent)? {
         return earlier_answer(tx, encoded)?.ok_or_else(|| {
             let error = format!("message {} was not inserted, but does not exist; try again", encoded.id);
@@ -141,7 +160,7 @@ pub(crate) fn send(tx: &mut Tx<'_>, encoded: &EncodedMessage) -> Result<Sent, Re
 }
 
 /// Inserts the row of the inbox; `false` if the message was already sent.
-fn insert(tx: &Tx<'_>, encoded: &EncodedMessage, sent: Sent) -> Result<bool, Error> {
+pub(crate) fn insert(tx: &Tx<'_>, encoded: &EncodedMessage, sent: Sent) -> Result<bool, Error> {
     let columns = &encoded.columns;
     let added = tx.execute(
         sql::INBOX_INSERT,
@@ -164,10 +183,10 @@ fn insert(tx: &Tx<'_>, encoded: &EncodedMessage, sent: Sent) -> Result<bool, Err
 }
 
 /// The answer to a message that was already sent; `None` if it was not.
-fn earlier_answer(tx: &Tx<'_>, encoded: &EncodedMessage) -> Result<Option<Sent>, Error> {
+pub(crate) fn earlier_answer(tx: &Tx<'_>, encoded: &EncodedMessage) -> Result<Option<Sent>, Error> {
     let mut statement = tx.connection.prepare_cached(sql::INBOX_POSITION)?;
     let sent = statement.query_row([&encoded.run, &encoded.id], |row| {
-        Ok(Sent { position: number(row, 0)?, cancel_was_requested: row.get(1)? })
+        Ok(Sent { position: number(row, 0)?, cancel_was_requested: row.get(1)?, is_repeated: true })
     });
     sent.optional()
 }

@@ -1,13 +1,17 @@
 //! Starting runs: inserting the row, the first turn and the tags, or finding the run that exists already.
 
-use outlast_core::refusal::{check_start, key_taken};
-use outlast_core::{Event, KeyPolicy, RowChange, RunId, Start, Started, Tags, Timestamp, WorldError};
+use outlast_core::refusal::{check_first_message, check_start, key_taken};
+use outlast_core::{
+    Event, KeyPolicy, NewMessage, RowChange, RunId, Sent, Start, Started, Tags, Timestamp, WorldError,
+};
 use rusqlite::{OptionalExtension, params};
 
 use crate::connection::error::Refusal;
 use crate::schema::columns;
 use crate::schema::row::{parsed, ready_times, timestamp, to_i64};
 use crate::schema::sql;
+use crate::write::message::EncodedMessage;
+use crate::write::send::{send, send_by_client};
 use crate::write::tx::Tx;
 
 /// A start, encoded on the caller's thread to relieve the writer.
@@ -44,6 +48,18 @@ pub(crate) fn start(tx: &mut Tx<'_>, new: &EncodedStart) -> Result<Started, Refu
     }
 }
 
+/// Starts a run, or finds the one that the key names, and sends it a message. All that can be refused after the start
+/// was written is checked before.
+pub(crate) fn start_and_send(
+    tx: &mut Tx<'_>,
+    (new, message): &(EncodedStart, EncodedMessage),
+) -> Result<(Started, Sent), Refusal> {
+    check_first_message(&message.message)?;
+    let started = start(tx, new)?;
+    let message = NewMessage { run: started.run, ..message.message.clone() };
+    Ok((started, send_by_client(tx, &EncodedMessage::encode(message)?)?))
+}
+
 /// Starts a run with the rules that its start contains.
 fn start_with_own_rules(tx: &mut Tx<'_>, new: &EncodedStart) -> Result<Started, Refusal> {
     let start = &new.start;
@@ -72,6 +88,13 @@ pub(crate) fn insert(
         match conflicting_run(tx, start)? {
             ConflictingRun::AnswersStart(outcome) => return Ok(outcome),
             ConflictingRun::KeyExpired(run) => {
+                tx.execute(sql::RUN_CLEAR_KEY, [run.to_string()])?;
+                insert_row(tx, start, row, waits)?;
+            }
+            ConflictingRun::Replaced { run, has_ended } => {
+                if !has_ended {
+                    send(tx, &EncodedMessage::encode(start.cancel_of_replaced(run))?)?;
+                }
                 tx.execute(sql::RUN_CLEAR_KEY, [run.to_string()])?;
                 insert_row(tx, start, row, waits)?;
             }
@@ -138,6 +161,8 @@ enum ConflictingRun {
     AnswersStart(InsertOutcome),
     /// The run has the same key, but was started before the window of the key, or has ended and held it only until then.
     KeyExpired(RunId),
+    /// The run loses its key to the start, and is asked to stop.
+    Replaced { run: RunId, has_ended: bool },
 }
 
 fn conflicting_run(tx: &Tx<'_>, start: &Start) -> Result<ConflictingRun, Refusal> {
@@ -161,6 +186,9 @@ fn conflicting_run(tx: &Tx<'_>, start: &Start) -> Result<ConflictingRun, Refusal
         ))
         .into());
     };
+    if start.replaces() {
+        return Ok(ConflictingRun::Replaced { run, has_ended });
+    }
     let window = key.and_then(|key| key.window);
     if window.is_some_and(|window| created_at.plus(window) <= tx.now) {
         return Ok(ConflictingRun::KeyExpired(run));

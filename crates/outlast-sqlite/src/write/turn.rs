@@ -64,7 +64,7 @@ impl EncodedTurn {
             },
             outbox: match &turn.outbox {
                 Some(outbox) if !is_stuck => {
-                    EncodedOutbox::encode(outbox).map(|outbox| Some(Box::new(outbox)))
+                    EncodedOutbox::encode(turn.id, outbox).map(|outbox| Some(Box::new(outbox)))
                 }
                 _ => Ok(None),
             },

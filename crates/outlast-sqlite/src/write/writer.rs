@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use outlast_core::limits::BATCH_TURNS_MAX;
-use outlast_core::{Busy, ChangeSignal, Clock, RunWatchers, Waiters, WorldError};
+use outlast_core::{Busy, ChangeSignal, Clock, RecentlyStarted, RunWatchers, Waiters, WorldError};
 use rusqlite::{Connection, Error};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
@@ -55,6 +55,7 @@ pub(crate) struct WriterThread {
     pub(crate) locks: Arc<SessionLocks>,
     pub(crate) change_signal: Arc<ChangeSignal>,
     pub(crate) waiters: Arc<Waiters>,
+    pub(crate) recently_started: Arc<RecentlyStarted>,
     pub(crate) watchers: Arc<RunWatchers>,
     pub(crate) hint_sender: Option<Arc<HintSender>>,
     pub(crate) fair_lock: FairLock,
@@ -325,6 +326,7 @@ impl WriterThread {
             request.answer();
         }
         for ended in after_commits.into_iter().flat_map(|after_commit| after_commit.ended_runs) {
+            self.recently_started.remove(ended.run);
             self.waiters.tell(ended.run, || Some(ended.clone()));
         }
     }

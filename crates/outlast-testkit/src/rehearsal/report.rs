@@ -52,7 +52,7 @@ pub(super) fn open(run: &LoneRun) -> Vec<String> {
             Wait::Timer { op, until } => {
                 return Some((op, format!("timer, due in {}", time_until(until, now))));
             }
-            Wait::Hook { op, name, until } => (op, format!("hook `{name}`"), until),
+            Wait::Hook { op, name, until, token: _ } => (op, format!("hook `{name}`"), until),
             Wait::Child { op, until, .. } => (op, children.get(&op)?.clone(), until),
             _ => return None,
         };
@@ -81,6 +81,9 @@ fn line(event: &Event, at: Timestamp) -> String {
         Event::CompensationRegistered(registered) => registered.step.to_string(),
         Event::CompensationStarted { of, .. } => format!("of {of}"),
         Event::RunCompensating { failure, .. } => failure.message.clone(),
+        Event::RunRetrying(retrying) => {
+            format!("{}: {}", time_until(retrying.retry_at, at), retrying.failure.message)
+        }
         Event::ChildStarted(child) => format!("{} {:?}", child.workflow, child.input),
         Event::TagsSet { tags, .. } => format!("{tags:?}"),
         Event::StepFailed { failure, .. }

@@ -26,6 +26,7 @@ use crate::error::StepError;
 use crate::replay::polling;
 use crate::worker::heartbeats::Heartbeats;
 use crate::worker::stream_writer::{AttemptBuffer, ChunkWrite, StreamWriter, WritingAttempt};
+use crate::worker::transaction::AttemptTransaction;
 
 /// One attempt at a step: the future that the function of a step returns.
 ///
@@ -44,7 +45,91 @@ enum AttemptWork<R> {
     Blocking(Box<dyn FnOnce() -> R + Send>),
     /// The blocking code runs on a thread of the blocking pool.
     OnThread(JoinHandle<R>),
+    /// The code needs a transaction on SQLite.
+    #[cfg(feature = "sqlite")]
+    InSqlite(SqliteCode<R>),
+    /// The code needs a transaction on Postgres.
+    #[cfg(feature = "postgres")]
+    InPostgres(PostgresCode<R>),
     Ended,
+}
+
+/// The code of a transactional step on SQLite.
+#[cfg(feature = "sqlite")]
+type SqliteCode<R> = Box<dyn FnOnce(&outlast_sqlite::SqliteTx<'_>) -> R + Send>;
+
+/// The code of a transactional step on Postgres.
+#[cfg(feature = "postgres")]
+type PostgresCode<R> = Box<
+    dyn for<'a, 't> FnOnce(&'a mut outlast_postgres::PgTx<'t>) -> Pin<Box<dyn Future<Output = R> + Send + 'a>>
+        + Send,
+>;
+
+#[cfg(feature = "sqlite")]
+impl<D: StepDefinition> Attempt<D> {
+    /// Creates an attempt from code that needs a transaction on SQLite.
+    pub fn in_sqlite(
+        code: impl FnOnce(&outlast_sqlite::SqliteTx<'_>) -> Result<D::Output, StepError> + Send + 'static,
+    ) -> Self {
+        Self { work: AttemptWork::InSqlite(Box::new(code)) }
+    }
+
+    /// Runs the code of a transactional step in a transaction, for a unit test of the step.
+    ///
+    /// ```
+    /// use outlast::prelude::*;
+    /// use outlast::sqlite::rusqlite::Connection;
+    ///
+    /// #[step(transactional)]
+    /// fn deposit(tx: &SqliteTx<'_>, cents: u32) -> Result<u32, StepError> {
+    ///     Ok(tx.query_row("UPDATE account SET cents = cents + ?1 RETURNING cents", [cents], |row| row.get(0))?)
+    /// }
+    ///
+    /// # fn main() -> Result<(), StepError> {
+    /// let connection = Connection::open_in_memory()?;
+    /// connection.execute_batch("CREATE TABLE account (cents); INSERT INTO account VALUES (5)")?;
+    /// let balance = deposit(7).with_sqlite(&SqliteTx::test(&connection))?;
+    /// assert_eq!(balance, 12);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The error of the step; a fatal one if it is not a transactional step on SQLite.
+    pub fn with_sqlite(self, tx: &outlast_sqlite::SqliteTx<'_>) -> Result<D::Output, StepError> {
+        match self.work {
+            AttemptWork::InSqlite(code) => code(tx),
+            _ => Err(StepError::fatal(format!("step `{}` takes no transaction on SQLite", D::NAME))),
+        }
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl<D: StepDefinition> Attempt<D> {
+    /// Creates an attempt from code that needs a transaction on Postgres.
+    pub fn in_postgres(
+        code: impl for<'a, 't> FnOnce(
+            &'a mut outlast_postgres::PgTx<'t>,
+        )
+            -> Pin<Box<dyn Future<Output = Result<D::Output, StepError>> + Send + 'a>>
+        + Send
+        + 'static,
+    ) -> Self {
+        Self { work: AttemptWork::InPostgres(Box::new(code)) }
+    }
+
+    /// Runs the code of a transactional step in a transaction, for a unit test of the step:
+    /// `debit(transfer).with_postgres(&mut PgTx::test(transaction)).await`.
+    ///
+    /// # Errors
+    ///
+    /// The error of the step; a fatal one if it is not a transactional step on Postgres.
+    pub async fn with_postgres(self, tx: &mut outlast_postgres::PgTx<'_>) -> Result<D::Output, StepError> {
+        match self.work {
+            AttemptWork::InPostgres(code) => code(tx).await,
+            _ => Err(StepError::fatal(format!("step `{}` takes no transaction on Postgres", D::NAME))),
+        }
+    }
 }
 
 impl<D: StepDefinition> Attempt<D> {
@@ -98,8 +183,21 @@ impl<D: StepDefinition> Future for Attempt<D> {
                 },
             }),
             AttemptWork::Blocking(_) | AttemptWork::Ended => Poll::Pending,
+            #[cfg(feature = "sqlite")]
+            AttemptWork::InSqlite(_) => Poll::Ready(Err(without_transaction(D::NAME, "with_sqlite(&tx)"))),
+            #[cfg(feature = "postgres")]
+            AttemptWork::InPostgres(_) => {
+                Poll::Ready(Err(without_transaction(D::NAME, "with_postgres(&mut tx)")))
+            }
         }
     }
+}
+
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+fn without_transaction(step: &str, remedy: &str) -> StepError {
+    StepError::fatal(format!(
+        "step `{step}` is transactional, and was awaited without a transaction; in a unit test, write `.{remedy}`"
+    ))
 }
 
 impl<D: StepDefinition> fmt::Debug for Attempt<D> {
@@ -170,6 +268,8 @@ pub(crate) struct AttemptInfo {
     pub(crate) stream_writer: Option<Arc<StreamWriter>>,
     /// What it has written to streams and the world has not accepted; empty if it has written nothing.
     pub(crate) stream_buffer: OnceLock<Arc<AttemptBuffer>>,
+    /// The transaction that records the outcome, if the step is transactional.
+    pub(crate) transaction: Option<Arc<AttemptTransaction>>,
     pub(crate) signals: AttemptSignals,
 }
 
@@ -240,6 +340,7 @@ impl AttemptInfo {
             heartbeat_target: None,
             stream_writer: None,
             stream_buffer: OnceLock::new(),
+            transaction: None,
             signals: AttemptSignals::default(),
         }
     }
@@ -255,7 +356,14 @@ impl AttemptInfo {
     /// stored from now on.
     pub(crate) fn drop_step(&self) {
         self.signals.is_dropped.store(true, Ordering::Release);
+        self.give_up_transaction();
         self.stop(StopReason::Dropped);
+    }
+
+    /// Gives the transaction of the attempt up, if there is one: it is rolled back. Returns false if the outcome is
+    /// being recorded.
+    pub(crate) fn give_up_transaction(&self) -> bool {
+        self.transaction.as_ref().is_none_or(|transaction| transaction.give_up())
     }
 
     /// Writes a chunk to a stream of the held run. In a unit test of the step it is discarded.
@@ -265,6 +373,16 @@ impl AttemptInfo {
         };
         let attempt = WritingAttempt { run: target.run, op: target.op, id: self.id };
         writer.write(attempt, self.stream_buffer.get_or_init(Arc::default), write).await
+    }
+
+    /// Writes a chunk without waiting. Returns false if the attempt's buffer has no room, or the attempt cannot write.
+    #[cfg(feature = "attempt-log")]
+    pub(crate) fn write_chunk_now(&self, write: ChunkWrite) -> bool {
+        let (Some(writer), Some(target)) = (&self.stream_writer, &self.heartbeat_target) else {
+            return false;
+        };
+        let attempt = WritingAttempt { run: target.run, op: target.op, id: self.id };
+        writer.write_now(attempt, self.stream_buffer.get_or_init(Arc::default), write)
     }
 
     /// Waits until the world has accepted everything that the attempt has written to streams. From now on it cannot

@@ -300,6 +300,7 @@ impl Context {
             version: workflow.version(),
             queue: workflow.queue(),
             priority: workflow.priority(),
+            ending: workflow.ending().into_option(),
         };
         let handle = self.state.create_child(new, plain, self.is_shielded);
         ChildOperation::new(handle, workflow.name().into())

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
 
-use outlast_core::{Headers, OpNumber, ParentEnd, Payload, Policy, RunId, Tags, Timestamp};
+use outlast_core::{EndPlan, Headers, OpNumber, ParentEnd, Payload, Policy, RunId, Tags, Timestamp};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -26,6 +26,7 @@ pub(crate) struct NewFiring<'a> {
     pub(crate) tags: Tags,
     pub(crate) headers: Headers,
     pub(crate) deadline: Option<Timestamp>,
+    pub(crate) ending: Option<Box<EndPlan>>,
 }
 
 /// A firing that was started. It completes when the firing has ended.
@@ -77,9 +78,10 @@ impl Context {
     /// Starts a firing. It continues when the schedule ends, and the schedule learns how it ends.
     #[track_caller]
     pub(crate) fn start_firing(&self, new: NewFiring<'_>) -> StartedFiring {
-        let NewFiring { workflow, version, queue, priority, input, key, tags, headers, deadline } = new;
+        let NewFiring { workflow, version, queue, priority, input, key, tags, headers, deadline, ending } =
+            new;
         let state = self.run_state();
-        let child = NewChildRun { workflow, version, queue: Some(queue), priority };
+        let child = NewChildRun { workflow, version, queue: Some(queue), priority, ending };
         let handle = state.create_child(child, Some(Ok(input)), false);
         state.set_child_key(handle.op, key);
         state.set_on_parent_end(handle.op, ParentEnd::Abandon);

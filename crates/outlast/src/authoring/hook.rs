@@ -4,6 +4,11 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use outlast_core::limits::NAME_BYTES_MAX;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::authoring::operation::Received;
+use crate::error::Error;
 
 /// A handle to a hook: its name together with the type of its payload.
 ///
@@ -41,12 +46,15 @@ use outlast_core::limits::NAME_BYTES_MAX;
 ///
 /// A `Hook<String>` also accepts a `str`, and a `Hook<Vec<T>>` a slice. The type is not stored: like a text name, a
 /// handle promises what the sender sends, and the run decides when the payload arrives.
-pub struct Hook<T> {
+///
+/// A `Hook<T, R>` also has the type of the reply for which [`Client::ask`](crate::Client::ask) waits.
+pub struct Hook<T, R = ()> {
     name: &'static str,
     payload: PhantomData<fn(T) -> T>,
+    reply: PhantomData<fn(R) -> R>,
 }
 
-impl<T> Hook<T> {
+impl<T, R> Hook<T, R> {
     /// Creates a handle to the hook with this name.
     ///
     /// # Panics
@@ -55,30 +63,42 @@ impl<T> Hook<T> {
     #[track_caller]
     pub const fn new(name: &'static str) -> Self {
         assert!(!name.is_empty() && name.len() <= NAME_BYTES_MAX, "the name of a hook has 1 to 128 bytes");
-        Self { name, payload: PhantomData }
+        Self { name, payload: PhantomData, reply: PhantomData }
     }
 
     /// Returns the name.
     pub const fn name(&self) -> &'static str {
         self.name
     }
+
+    /// Replies to a message of this hook with a value of the hook's type; see [`Received::reply`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Received::reply`].
+    pub fn reply(&self, message: &Received<T>, reply: &R) -> Result<(), Error>
+    where
+        R: Serialize,
+    {
+        message.reply(reply)
+    }
 }
 
-impl<T> Clone for Hook<T> {
+impl<T, R> Clone for Hook<T, R> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Hook<T> {}
+impl<T, R> Copy for Hook<T, R> {}
 
-impl<T> fmt::Debug for Hook<T> {
+impl<T, R> fmt::Debug for Hook<T, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Hook({})", self.name)
     }
 }
 
-impl<T> AsRef<str> for Hook<T> {
+impl<T, R> AsRef<str> for Hook<T, R> {
     fn as_ref(&self) -> &str {
         self.name
     }
@@ -95,7 +115,7 @@ pub trait HookName<T> {
     fn hook_name(&self) -> &str;
 }
 
-impl<T> HookName<T> for Hook<T> {
+impl<T, R> HookName<T> for Hook<T, R> {
     fn hook_name(&self) -> &str {
         self.name
     }
@@ -113,22 +133,46 @@ pub trait HookFor<T: ?Sized> {
     fn hook_name(&self) -> &str;
 }
 
-impl<T> HookFor<T> for Hook<T> {
+impl<T, R> HookFor<T> for Hook<T, R> {
     fn hook_name(&self) -> &str {
         self.name
     }
 }
 
-impl HookFor<str> for Hook<String> {
+impl<R> HookFor<str> for Hook<String, R> {
     fn hook_name(&self) -> &str {
         self.name
     }
 }
 
-impl<T> HookFor<[T]> for Hook<Vec<T>> {
+impl<T, R> HookFor<[T]> for Hook<Vec<T>, R> {
     fn hook_name(&self) -> &str {
         self.name
     }
+}
+
+/// A hook that can be asked with a payload of type `T`, as accepted by [`Client::ask`](crate::Client::ask): text, whose
+/// reply is JSON, or a [`Hook`] constant, which names the type of the reply.
+#[diagnostic::on_unimplemented(
+    message = "a `{T}` cannot be sent to a `{Self}`",
+    label = "the hook has another type of payload",
+    note = "send a reference to a value of the type that the `Hook` constant names"
+)]
+pub trait AskFor<T: ?Sized>: HookFor<T> {
+    /// The type of the reply.
+    type Reply: DeserializeOwned + Send;
+}
+
+impl<T, R: DeserializeOwned + Send> AskFor<T> for Hook<T, R> {
+    type Reply = R;
+}
+
+impl<R: DeserializeOwned + Send> AskFor<str> for Hook<String, R> {
+    type Reply = R;
+}
+
+impl<T: ?Sized, H: AskFor<T> + ?Sized> AskFor<T> for &H {
+    type Reply = H::Reply;
 }
 
 macro_rules! text_names {
@@ -145,6 +189,11 @@ macro_rules! text_names {
             fn hook_name(&self) -> &str {
                 self
             }
+        }
+
+        #[diagnostic::do_not_recommend]
+        impl<T: ?Sized> AskFor<T> for $text {
+            type Reply = serde_json::Value;
         }
     )*};
 }

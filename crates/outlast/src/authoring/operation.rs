@@ -10,12 +10,13 @@ use outlast_core::queue::check_name;
 use outlast_core::{
     Failure, FailureKind, Headers, IntoDuration, MessageId, ParentEnd, Payload, Retry, RunId, Timestamp,
 };
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::authoring::compensation::Undo;
 use crate::authoring::step::StepHandle;
 use crate::error::Error;
-use crate::replay::{Arrival, NewCompensation, OpHandle, RunState, Saga};
+use crate::replay::{Arrival, ChildText, NewCompensation, OpHandle, ReplySlot, RunState, Saga};
 
 /// A step that a workflow requests. Completes with the step's output or failure.
 #[must_use = "an operation that is dropped is not requested; await it, or keep it"]
@@ -318,8 +319,14 @@ impl<T: DeserializeOwned> Future for HookOperation<T> {
     type Output = Result<T, Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
-        let payload = ready!(self.handle.poll(cx))?;
-        self.handle.decode("hook", &self.name, payload)
+        let handle = &self.handle;
+        let (payload, arrival) =
+            ready!(handle.state.poll_hook(handle.op, cx.waker())).map_err(Error::of_failure)?;
+        if arrival.to.wants_reply {
+            // Without `received()` the code cannot reply.
+            handle.state.drop_reply(arrival.message);
+        }
+        handle.decode("hook", &self.name, payload)
     }
 }
 
@@ -338,7 +345,9 @@ impl<T> ReceivedOperation<T> {
 }
 
 /// A payload together with its headers, time and message id.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// If the sender waits for a reply and every clone is dropped without one, the sender learns that nobody answers.
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Received<T> {
     /// The payload.
@@ -350,6 +359,58 @@ pub struct Received<T> {
     pub at: Timestamp,
     /// The id of the message.
     pub message: MessageId,
+    /// Where the reply goes, if the sender waits for one.
+    reply: Option<Arc<ReplySlot>>,
+}
+
+impl<T> Received<T> {
+    /// Returns whether the sender waits for a reply.
+    pub fn wants_reply(&self) -> bool {
+        self.reply.is_some()
+    }
+
+    /// Replies to the sender. The reply is stored with the next commit of the run, and for at least 7 days. If the
+    /// sender does not wait for a reply, nothing happens.
+    ///
+    /// The sender decodes the reply as the type that its [`Hook<T, R>`](crate::Hook) names.
+    /// [`Hook::reply`](crate::Hook::reply) lets the compiler check the type here.
+    ///
+    /// ```
+    /// use outlast::prelude::*;
+    ///
+    /// const QUOTE: Hook<u32, f64> = Hook::new("quote");
+    ///
+    /// #[workflow]
+    /// async fn shop(ctx: Context) -> Result<(), Error> {
+    ///     let message = ctx.hook(QUOTE).received().await?;
+    ///     message.reply(&(f64::from(message.payload) * 9.99))
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// # let worker = Worker::builder(world.clone()).register(shop).start().await?;
+    /// # let client = Client::new(world);
+    /// let run = client.start(shop, ()).await?;
+    /// let price = client.ask(run.id(), QUOTE, &2).timeout("10s").await?;
+    /// assert_eq!(price, 19.98);
+    /// # worker.stop().await
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if the value cannot be stored, or the message was already replied to; `Limit` if it is too large.
+    pub fn reply<R: Serialize + ?Sized>(&self, reply: &R) -> Result<(), Error> {
+        self.reply.as_ref().map_or(Ok(()), |slot| slot.reply(reply))
+    }
+}
+
+impl<T: PartialEq> PartialEq for Received<T> {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { payload, headers, at, message, reply: _ } = self;
+        (payload, headers, at, message) == (&other.payload, &other.headers, &other.at, &other.message)
+    }
 }
 
 impl<T: DeserializeOwned> Future for ReceivedOperation<T> {
@@ -360,8 +421,9 @@ impl<T: DeserializeOwned> Future for ReceivedOperation<T> {
         let (stored, arrival) =
             ready!(handle.state.poll_hook(handle.op, cx.waker())).map_err(Error::of_failure)?;
         let payload = ready!(handle.decode("hook", name, stored))?;
-        let Arrival { headers, at, message, .. } = *arrival;
-        Poll::Ready(Ok(Received { payload, headers, at, message }))
+        let Arrival { headers, at, message, to, .. } = *arrival;
+        let reply = to.wants_reply.then(|| Arc::new(ReplySlot::new(handle.state.clone(), message)));
+        Poll::Ready(Ok(Received { payload, headers, at, message, reply }))
     }
 }
 
@@ -437,6 +499,49 @@ impl<O> ChildOperation<O> {
     /// If the operation was already requested: call it before the next await.
     pub fn timeout(self, timeout: impl IntoDuration) -> Self {
         self.handle.with_duration(timeout, RunState::set_child_timeout);
+        self
+    }
+
+    /// Adds a tag to the child, by which [lists](crate::ListCall::tag) can find it. A child inherits no tags. A reserved
+    /// name, or a text past its limit, is an error when the operation is awaited.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn ship(ctx: Context, parcel: u64) -> Result<(), Error> { Ok(()) }
+    /// #[workflow]
+    /// async fn order(ctx: Context, parcel: u64) -> Result<(), Error> {
+    ///     ctx.child(ship, parcel).tag("parcel", parcel.to_string()).header("carrier", "bike").deadline("2d").await
+    /// }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the operation was already requested: call it before the next await.
+    pub fn tag(self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.handle.state.add_to_child(self.handle.op, ChildText::Tag, name.into(), value.into());
+        self
+    }
+
+    /// Adds a header to the child, beside those that it inherits from this run. A reserved name is an error when the
+    /// operation is awaited.
+    ///
+    /// # Panics
+    ///
+    /// If the operation was already requested: call it before the next await.
+    pub fn header(self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.handle.state.add_to_child(self.handle.op, ChildText::Header, name.into(), value.into());
+        self
+    }
+
+    /// Sets a deadline of the child, counted from now: the child is cancelled then, as by
+    /// [`StartCall::deadline`](crate::StartCall::deadline). An invalid duration is an error when the operation is
+    /// awaited.
+    ///
+    /// # Panics
+    ///
+    /// If the operation was already requested: call it before the next await.
+    pub fn deadline(self, time: impl IntoDuration) -> Self {
+        self.handle.with_duration(time, RunState::set_child_deadline);
         self
     }
 

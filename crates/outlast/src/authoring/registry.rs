@@ -6,23 +6,28 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use outlast_core::queue::{check_name, check_workflow_name, workflow_of_step};
-use outlast_core::{Code, Codec, Payload, PayloadError, Policy, RunStarted};
+use outlast_core::queue::{
+    BUILT_IN_PREFIX, check_name, check_workflow_name, step_of_workflow, workflow_of_step,
+};
+use outlast_core::{Code, Codec, EndPlan, FailureStrategy, Payload, PayloadError, Policy, RunStarted, World};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
 use crate::authoring::attempt::AttemptInfo;
 use crate::authoring::context::Context;
+use crate::authoring::other_runs::OTHER_RUN_STEPS;
 use crate::authoring::reconcile::outcome_unknown;
 use crate::authoring::step::{Step, StepCode, StepContext, StepDefinition};
+use crate::authoring::transactional::{TransactionKind, attempt_in_transaction};
 use crate::authoring::workflow::{Workflow, WorkflowDefinition, catch_check_panic};
+use crate::bulk::{BULK_VERSION, BULK_WORKFLOW, bulk};
 use crate::error::{Error, StepError, kind_of_payload};
 use crate::replay::{CanRead, InputError, QUEUED_VERSION, ReplayCode, RunState, WorkflowFuture, can_read};
 use crate::schedule::{SCHEDULE_VERSION, SCHEDULE_WORKFLOW, schedule};
 
 /// The steps of the engine.
-const BUILT_IN_STEPS: [&str; 1] = ["outlast:fetch"];
+const BUILT_IN_STEPS: [&str; 2] = ["outlast:fetch", "outlast:bulk_page"];
 
 /// The output of one attempt, as a payload.
 pub(crate) type AttemptFuture = Pin<Box<dyn Future<Output = Result<Payload, StepError>> + Send>>;
@@ -57,12 +62,16 @@ pub(crate) struct Registered {
     workflows: HashMap<Code, WorkflowCode>,
     /// How many earlier generations of a run are kept; the default is 1.
     kept_generations: Option<usize>,
+    default_strategy: FailureStrategy,
+    /// Whether a workflow decides something about the ends of its runs.
+    has_end_plans: bool,
 }
 
 #[derive(Clone)]
 struct WorkflowCode {
     call: WorkflowCall,
     check: StoredInputCheck,
+    ending: EndPlan,
 }
 
 /// The options of a registered step, which apply to all its attempts on this worker.
@@ -73,6 +82,8 @@ pub(crate) struct StepOptions {
     pub(crate) limit: Option<Arc<Semaphore>>,
     /// Whether the step has a `reconcile` function.
     reconciles: bool,
+    /// The transactions in which the step is attempted.
+    pub(crate) transaction: Option<TransactionKind>,
     /// Tests whether the step can decode an input.
     pub(crate) can_read: CanRead,
     /// Its position among the registered steps, sorted by name, from 1.
@@ -83,7 +94,7 @@ impl StepOptions {
     fn new(policy: Policy, reconciles: bool, can_read: CanRead) -> Self {
         let permits = |limit| usize::try_from(limit).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
         let limit = policy.limit.map(|limit| Arc::new(Semaphore::new(permits(limit))));
-        Self { policy, limit, reconciles, can_read, place: 0 }
+        Self { policy, limit, reconciles, transaction: None, can_read, place: 0 }
     }
 }
 
@@ -97,6 +108,17 @@ impl Registered {
         let mut steps: Vec<_> = self.step_options.keys().cloned().collect();
         steps.sort_unstable();
         steps
+    }
+
+    /// Checks that the world has the transactions that the steps need.
+    pub(crate) fn check_transactions(&self, world: &dyn World) -> Result<(), Error> {
+        let mut needed: Vec<_> = self
+            .step_options
+            .iter()
+            .filter_map(|(step, options)| Some((step, options.transaction?)))
+            .collect();
+        needed.sort_by_key(|(step, _)| *step);
+        needed.into_iter().try_for_each(|(step, kind)| kind.check(step, world))
     }
 
     pub(crate) fn step(&self, name: &str) -> Option<&StepCall> {
@@ -130,14 +152,23 @@ impl Registered {
 impl Registered {
     /// Adds the workflows that every worker has.
     fn add_built_in_workflows(&mut self) {
-        let code = WorkflowCode {
-            call: Arc::new(|ctx, input, codec| {
-                call_workflow_function(SCHEDULE_WORKFLOW, schedule, ctx, input, codec)
-            }),
-            check: Arc::new(|_input, _codec| Ok(())),
-        };
-        let name = Code { workflow: SCHEDULE_WORKFLOW.into(), version: SCHEDULE_VERSION };
-        self.workflows.insert(name, code);
+        self.add_built_in(SCHEDULE_WORKFLOW, SCHEDULE_VERSION, |ctx, input, codec| {
+            call_workflow_function(SCHEDULE_WORKFLOW, schedule, ctx, input, codec)
+        });
+        self.add_built_in(BULK_WORKFLOW, BULK_VERSION, |ctx, input, codec| {
+            call_workflow_function(BULK_WORKFLOW, bulk, ctx, input, codec)
+        });
+    }
+
+    fn add_built_in(
+        &mut self,
+        name: &str,
+        version: u32,
+        call: impl Fn(Context, Payload, &dyn Codec) -> Result<WorkflowFuture, InputError> + Send + Sync + 'static,
+    ) {
+        let (call, check) = (Arc::new(call), Arc::new(|_: Payload, _: &dyn Codec| Ok(())));
+        let code = WorkflowCode { call, check, ending: EndPlan::new() };
+        self.workflows.insert(Code { workflow: name.into(), version }, code);
     }
 }
 
@@ -160,6 +191,19 @@ impl ReplayCode for Registered {
 
     fn kept_generations(&self) -> usize {
         self.kept_generations.unwrap_or(1)
+    }
+
+    fn end_plan(&self, workflow: &str, version: u32) -> Option<EndPlan> {
+        if !self.has_end_plans {
+            return None;
+        }
+        let code = self.workflows.get(&Code { workflow: workflow.into(), version })?;
+        Some(code.ending.clone()).filter(|plan| *plan != EndPlan::new())
+    }
+
+    fn default_strategy(&self, workflow: &str) -> FailureStrategy {
+        let is_of_engine = step_of_workflow(workflow).is_some() || workflow.starts_with(BUILT_IN_PREFIX);
+        if is_of_engine { FailureStrategy::Fail } else { self.default_strategy }
     }
 
     fn has_step(&self, step: &str) -> bool {
@@ -186,17 +230,24 @@ impl<S: Send + Sync + 'static> Registry<S> {
         Self { state, codec, code: Registered::default(), problems: Vec::new(), mocks: HashMap::new() }
     }
 
-    /// The collected code, or the last problem that was found.
+    /// Sets the strategy of workflows that have none.
+    pub(crate) fn set_default_strategy(&mut self, strategy: FailureStrategy) {
+        self.code.default_strategy = strategy;
+    }
+
     /// Sets how many earlier generations of a run are kept.
     pub(crate) fn keep_generations(&mut self, generations: usize) {
         self.code.kept_generations = Some(generations);
     }
 
+    /// The collected code, or the last problem that was found.
     pub(crate) fn finish(mut self) -> Result<Arc<Registered>, Error> {
         for (name, (call, options)) in self.mocks {
             self.code.steps.insert(name.clone(), call);
-            // A replacement has no `reconcile` function.
-            let change = |own: &mut StepOptions| (own.reconciles, own.can_read) = (false, options.can_read);
+            // A replacement has no `reconcile` function, and needs no transaction.
+            let change = |own: &mut StepOptions| {
+                (own.reconciles, own.transaction, own.can_read) = (false, None, options.can_read);
+            };
             self.code.step_options.entry(name).and_modify(change).or_insert(options);
         }
         if let Some(problem) = self.problems.pop() {
@@ -244,12 +295,9 @@ impl<S: Send + Sync + 'static> Registry<S> {
     pub(super) fn add_step<D: StepCode<S>>(&mut self) {
         let (state, codec) = (self.state.clone(), self.codec.clone());
         let call: StepCall = Arc::new(move |info, input| attempt_step::<D, S>(&state, info, input, &codec));
-        self.add_step_code(
-            D::NAME,
-            D::WAS,
-            StepOptions::new(D::policy(), D::RECONCILES, can_read::<D::Input>),
-            call,
-        );
+        let mut options = StepOptions::new(D::policy(), D::RECONCILES, can_read::<D::Input>);
+        options.transaction = D::TRANSACTION;
+        self.add_step_code(D::NAME, D::WAS, options, call);
     }
 
     /// Adds code for a step that is defined by a `Step` constant.
@@ -286,7 +334,7 @@ impl<S: Send + Sync + 'static> Registry<S> {
         call: StepCall,
     ) {
         for name in std::iter::once(&name).chain(was) {
-            if !BUILT_IN_STEPS.contains(name) {
+            if !BUILT_IN_STEPS.contains(name) && !OTHER_RUN_STEPS.contains(name) {
                 self.problems.extend(check_name("step", name).err());
             }
             self.code.step_options.insert((*name).into(), options.clone());
@@ -302,6 +350,7 @@ impl<S: Send + Sync + 'static> Registry<S> {
             check: Arc::new(|input, codec| {
                 D::check(&decode_workflow_input(D::NAME, input, codec).map_err(|bad| bad.error)?)
             }),
+            ending: D::ending(),
         };
         self.add_workflow_code(D::NAME, D::WAS, D::VERSION, &code);
     }
@@ -321,6 +370,7 @@ impl<S: Send + Sync + 'static> Registry<S> {
             check: Arc::new(move |input, codec| {
                 workflow.checked(&decode_workflow_input(name, input, codec).map_err(|bad| bad.error)?)
             }),
+            ending: workflow.end_plan(),
         };
         self.add_workflow_code(name, workflow.earlier_names(), workflow.version(), &code);
     }
@@ -332,6 +382,7 @@ impl<S: Send + Sync + 'static> Registry<S> {
         version: u32,
         code: &WorkflowCode,
     ) {
+        self.code.has_end_plans |= code.ending != EndPlan::new();
         for name in std::iter::once(&name).chain(was) {
             self.problems.extend(check_workflow_name(name).err());
             if self.code.workflows.insert(Code { workflow: (*name).into(), version }, code.clone()).is_some()
@@ -371,6 +422,7 @@ fn queued_step(step: Arc<str>) -> WorkflowCode {
             Ok(Box::pin(async move { ctx.run_queued_step(step, input).await }))
         }),
         check: Arc::new(|_input, _codec| Ok(())),
+        ending: EndPlan::new(),
     }
 }
 
@@ -380,6 +432,9 @@ fn attempt_step<D: StepCode<S>, S: Send + Sync + 'static>(
     input: Payload,
     codec: &Arc<dyn Codec>,
 ) -> AttemptFuture {
+    if D::TRANSACTION.is_some() {
+        return Box::pin(attempt_in_transaction::<D, S>(state.clone(), info, input, codec.clone()));
+    }
     // `reconcile` consumes the first input; the attempt after it needs another one.
     let second_input = (D::RECONCILES && !info.is_first).then(|| input.clone());
     let (cx, input) = match prepare_attempt::<D, S>(state, &info, input, &**codec) {
@@ -406,7 +461,7 @@ fn attempt_step<D: StepCode<S>, S: Send + Sync + 'static>(
 }
 
 /// The context and the decoded input of an attempt.
-fn prepare_attempt<D: StepDefinition, S>(
+pub(super) fn prepare_attempt<D: StepDefinition, S>(
     state: &Arc<S>,
     info: &Arc<AttemptInfo>,
     input: Payload,

@@ -14,6 +14,7 @@ use crate::authoring::attempt::{Attempt, AttemptInfo, StopReason};
 use crate::authoring::input::Input;
 use crate::authoring::reconcile::Reconciling;
 use crate::authoring::stream::StepStream;
+use crate::authoring::transactional::TransactionKind;
 use crate::authoring::unique::start_key;
 use crate::authoring::workflow::WorkflowHandle;
 use crate::client::{Client, StartCall};
@@ -63,6 +64,8 @@ impl<S, Step> StateFor<S, Step> for S {
 pub trait StepCode<S>: StepDefinition + Sized {
     /// Whether the step has a `reconcile` function.
     const RECONCILES: bool = false;
+    /// The transactions in which the step is attempted, if it is transactional.
+    const TRANSACTION: Option<TransactionKind> = None;
     /// Creates one attempt.
     fn attempt(cx: StepContext<S>, input: Self::Input) -> Attempt<Self>;
     /// Checks whether an earlier attempt had its effect.
@@ -231,6 +234,14 @@ impl<I, O> Step<I, O> {
         self
     }
 
+    /// Marks the step as transactional: a step that has not completed had no effect, so it is not undone. The worker
+    /// registers its code as `#[step(transactional)]`, with the same name.
+    #[must_use]
+    pub const fn transactional(mut self) -> Self {
+        self.policy.is_transactional = true;
+        self
+    }
+
     /// Sets the queue of the step; see [`StepOperation::queue`](crate::StepOperation::queue).
     ///
     /// # Panics
@@ -351,6 +362,11 @@ impl<S> Clone for StepContext<S> {
 }
 
 impl<S> StepContext<S> {
+    /// The client of the worker.
+    pub(crate) fn client(&self) -> &Client {
+        &self.info.client
+    }
+
     pub(crate) fn new(state: Arc<S>, info: Arc<AttemptInfo>, unique: Option<String>) -> Self {
         Self { state, info, unique: unique.map(Into::into) }
     }

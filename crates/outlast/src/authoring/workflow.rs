@@ -7,11 +7,12 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll};
 
+use outlast_core::{EndPlan, EndStep, FailureStrategy, Policy, RunEnd};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::authoring::context::Context;
-use crate::authoring::step::{assert_priority, assert_queue};
+use crate::authoring::step::{Step, StepHandle, assert_priority, assert_queue};
 use crate::error::Error;
 
 /// The definition of a workflow: its durable name, version, types and code. Implemented by `#[workflow]`.
@@ -30,6 +31,10 @@ pub trait WorkflowDefinition: Sized + 'static {
     const QUEUE: Option<&'static str> = None;
     /// The priority of its runs.
     const PRIORITY: u8 = 0;
+    /// What is decided about the ends of its runs.
+    fn ending() -> EndPlan {
+        EndPlan::new()
+    }
     /// Calls the workflow.
     fn run(ctx: Context, input: Self::Input) -> RunFuture<Self>;
     /// Validates an input before a run is started.
@@ -52,6 +57,23 @@ pub fn checked<E: fmt::Display + 'static>(result: Result<(), E>) -> Result<(), E
         let shown = || Error::msg(error.map_or_else(String::new, |error| error.to_string()));
         own.unwrap_or_else(shown).into_invalid()
     })
+}
+
+/// The plan of a workflow with these arguments. Used by the macros.
+#[doc(hidden)]
+pub fn end_plan(on_failure: Option<FailureStrategy>, on_end: Option<EndStep>) -> EndPlan {
+    let mut plan = EndPlan::new();
+    (plan.on_failure, plan.on_end) = (on_failure, on_end);
+    plan
+}
+
+/// The step of `on_end`. Used by the macros.
+#[doc(hidden)]
+pub fn end_step<H, M>(step: H) -> EndStep
+where
+    H: StepHandle<M, Input = RunEnd>,
+{
+    EndStep::new(step.name(), step.policy())
 }
 
 /// Calls a `check`. A panic refuses the start.
@@ -136,6 +158,10 @@ pub trait WorkflowHandle<M> {
     fn priority(&self) -> u8 {
         0
     }
+    /// Returns what is decided about the ends of its runs: their failure strategy, and the step after their end.
+    fn ending(&self) -> EndPlan {
+        EndPlan::new()
+    }
     /// Validates an input before a run is started.
     ///
     /// # Errors
@@ -170,6 +196,10 @@ where
         F::Definition::PRIORITY
     }
 
+    fn ending(&self) -> EndPlan {
+        F::Definition::ending()
+    }
+
     fn check(&self, input: &Self::Input) -> Result<(), Error> {
         F::Definition::check(input)
     }
@@ -194,6 +224,8 @@ pub struct Workflow<I, O> {
     version: u32,
     queue: Option<&'static str>,
     priority: u8,
+    on_failure: Option<FailureStrategy>,
+    on_end: Option<(&'static str, Policy)>,
     check: Option<InputCheck<I>>,
     types: PhantomData<fn(I) -> O>,
 }
@@ -201,7 +233,17 @@ pub struct Workflow<I, O> {
 impl<I, O> Workflow<I, O> {
     /// Creates a handle to version 1 of the workflow with this durable name.
     pub const fn new(name: &'static str) -> Self {
-        Self { name, was: &[], version: 1, queue: None, priority: 0, check: None, types: PhantomData }
+        Self {
+            name,
+            was: &[],
+            version: 1,
+            queue: None,
+            priority: 0,
+            on_failure: None,
+            on_end: None,
+            check: None,
+            types: PhantomData,
+        }
     }
 
     /// Sets the version of new runs.
@@ -238,6 +280,38 @@ impl<I, O> Workflow<I, O> {
     pub const fn priority(self, priority: u8) -> Self {
         assert_priority(priority);
         Self { priority, ..self }
+    }
+
+    /// Sets what happens when a run fails, as `#[workflow(on_failure = …)]` does.
+    ///
+    /// ```
+    /// use outlast::{FailureStrategy, Retry, Workflow};
+    /// const IMPORT: Workflow<u64, ()> = Workflow::new("import").on_failure(FailureStrategy::Retry(Retry::WORKFLOW));
+    /// # assert_eq!(IMPORT.name(), "import");
+    /// ```
+    #[must_use]
+    pub const fn on_failure(self, strategy: FailureStrategy) -> Self {
+        Self { on_failure: Some(strategy), ..self }
+    }
+
+    /// Sets the step that is started when a run has ended, as `#[workflow(on_end = …)]` does.
+    ///
+    /// ```
+    /// use outlast::{RunEnd, Step, Workflow};
+    /// const NOTIFY: Step<RunEnd, ()> = Step::new("notify");
+    /// const IMPORT: Workflow<u64, ()> = Workflow::new("import").on_end(NOTIFY);
+    /// # assert_eq!(IMPORT.name(), "import");
+    /// ```
+    #[must_use]
+    pub const fn on_end<O2>(self, step: Step<RunEnd, O2>) -> Self {
+        Self { on_end: Some((step.name(), step.default_policy())), ..self }
+    }
+
+    pub(crate) fn end_plan(&self) -> EndPlan {
+        let mut plan = EndPlan::new();
+        plan.on_failure = self.on_failure;
+        plan.on_end = self.on_end.map(|(step, policy)| EndStep::new(step, policy));
+        plan
     }
 
     /// Sets a function that validates the input before a run is started. If it returns an error, the start fails with
@@ -317,6 +391,10 @@ impl<I: Serialize, O: DeserializeOwned> WorkflowHandle<crate::authoring::step::B
 
     fn priority(&self) -> u8 {
         self.priority
+    }
+
+    fn ending(&self) -> EndPlan {
+        self.end_plan()
     }
 
     fn check(&self, input: &I) -> Result<(), Error> {

@@ -3,19 +3,15 @@
 use std::time::Duration;
 
 use outlast_core::limits::{BULK_REFUSALS_MAX, PAGE_RUNS_MAX};
-use outlast_core::{BuiltInRuns, ListOrder, QueuedSteps, RunId, RunQuery, RunView, Status};
+use outlast_core::{BuiltInRuns, ListOrder, QueuedSteps, RunId, RunQuery, RunView};
 
 use super::control::{Cancel, Controlled};
+use super::durable_bulk::DurableBulkCall;
 use super::{Client, ListCall};
+use crate::bulk::BulkVerb;
 use crate::clock::{monotonic, pause};
 use crate::error::Error;
 use crate::ids;
-
-/// The statuses of runs that have not ended.
-const UNFINISHED: [Status; 4] = [Status::Pending, Status::Running, Status::Waiting, Status::Stuck];
-
-/// The statuses of runs that have ended.
-const ENDED: [Status; 3] = [Status::Completed, Status::Failed, Status::Cancelled];
 
 impl Client {
     /// Makes the same call for all runs that a query lists, one after the other, the oldest first.
@@ -24,8 +20,8 @@ impl Client {
     /// after the call. Every call is idempotent, so an interrupted bulk call can be repeated. A run that refuses the
     /// call does not stop it: the [result](Bulk) lists the refusals.
     ///
-    /// If the query names no status, cancel, terminate, pause and resume select runs that have not ended, and delete
-    /// selects those that have.
+    /// If the query names no status, cancel, terminate, pause and resume select runs that have not ended, delete selects
+    /// those that have, and retry those that have failed.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -92,18 +88,7 @@ pub struct BulkRefusal {
     pub error: Error,
 }
 
-/// What a bulk call does with each run.
-#[derive(Clone, Debug)]
-enum Verb {
-    Cancel(String),
-    Terminate(String),
-    Pause(String),
-    Resume,
-    Restart,
-    Delete,
-}
-
-impl BulkCall<'_> {
+impl<'a> BulkCall<'a> {
     /// Only counts the runs that would be selected.
     pub fn dry_run(mut self) -> Self {
         self.is_dry_run = true;
@@ -123,13 +108,18 @@ impl BulkCall<'_> {
         self
     }
 
+    /// Lets a run make the calls, so that they continue after a crash.
+    pub fn durably(self) -> DurableBulkCall<'a> {
+        DurableBulkCall::new(self.client, self.query, self.rate)
+    }
+
     /// Asks the runs to stop; see [`Client::cancel`].
     ///
     /// # Errors
     ///
     /// `Unavailable` if the world does not respond.
     pub async fn cancel(self, reason: &str) -> Result<Bulk, Error> {
-        self.apply(Verb::Cancel(reason.into())).await
+        self.apply(BulkVerb::Cancel { reason: reason.into() }).await
     }
 
     /// Ends the runs without their code; see [`Client::terminate`].
@@ -138,7 +128,7 @@ impl BulkCall<'_> {
     ///
     /// `Unavailable` if the world does not respond.
     pub async fn terminate(self, reason: &str) -> Result<Bulk, Error> {
-        self.apply(Verb::Terminate(reason.into())).await
+        self.apply(BulkVerb::Terminate { reason: reason.into(), compensating: false }).await
     }
 
     /// Pauses the runs; see [`Client::pause`].
@@ -147,7 +137,7 @@ impl BulkCall<'_> {
     ///
     /// `Unavailable` if the world does not respond.
     pub async fn pause(self, reason: &str) -> Result<Bulk, Error> {
-        self.apply(Verb::Pause(reason.into())).await
+        self.apply(BulkVerb::Pause { reason: reason.into() }).await
     }
 
     /// Resumes the runs; see [`Client::resume`].
@@ -156,7 +146,16 @@ impl BulkCall<'_> {
     ///
     /// `Unavailable` if the world does not respond.
     pub async fn resume(self) -> Result<Bulk, Error> {
-        self.apply(Verb::Resume).await
+        self.apply(BulkVerb::Resume).await
+    }
+
+    /// Retries the runs from their failures; see [`Client::retry`].
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if the world does not respond.
+    pub async fn retry(self, reason: &str) -> Result<Bulk, Error> {
+        self.apply(BulkVerb::Retry { reason: reason.into() }).await
     }
 
     /// Restarts the runs; see [`Client::restart`].
@@ -165,7 +164,7 @@ impl BulkCall<'_> {
     ///
     /// `Unavailable` if the world does not respond.
     pub async fn restart(self) -> Result<Bulk, Error> {
-        self.apply(Verb::Restart).await
+        self.apply(BulkVerb::Restart).await
     }
 
     /// Deletes the runs; see [`Client::delete`].
@@ -174,10 +173,10 @@ impl BulkCall<'_> {
     ///
     /// `Unavailable` if the world does not respond.
     pub async fn delete(self) -> Result<Bulk, Error> {
-        self.apply(Verb::Delete).await
+        self.apply(BulkVerb::Delete).await
     }
 
-    async fn apply(self, verb: Verb) -> Result<Bulk, Error> {
+    async fn apply(self, verb: BulkVerb) -> Result<Bulk, Error> {
         let mut query = self.all_runs(&verb);
         let mut done = Bulk::default();
         let began_at = monotonic();
@@ -186,7 +185,7 @@ impl BulkCall<'_> {
             for run in page.runs.iter().filter(|run| is_selected(run)) {
                 if !self.is_dry_run {
                     self.keep_rate(began_at, done.selected).await;
-                    done.add(run.id, self.apply_to(run.id, &verb).await)?;
+                    done.add(run.id, self.client.apply_verb(run.id, &verb, self.key.as_deref()).await)?;
                 }
                 done.selected += 1;
             }
@@ -198,7 +197,7 @@ impl BulkCall<'_> {
     }
 
     /// The query for all runs that exist now.
-    fn all_runs(&self, verb: &Verb) -> RunQuery {
+    fn all_runs(&self, verb: &BulkVerb) -> RunQuery {
         let mut query = RunQuery {
             queued_steps: QueuedSteps::LeftOut,
             built_in: BuiltInRuns::LeftOut,
@@ -210,11 +209,7 @@ impl BulkCall<'_> {
             ..self.query.clone()
         };
         if query.statuses.is_empty() {
-            query.statuses = match verb {
-                Verb::Cancel(_) | Verb::Terminate(_) | Verb::Pause(_) | Verb::Resume => UNFINISHED.into(),
-                Verb::Delete => ENDED.into(),
-                Verb::Restart => Vec::new(),
-            };
+            query.statuses = verb.statuses().to_vec();
         }
         query
     }
@@ -226,25 +221,6 @@ impl BulkCall<'_> {
         let left = due.saturating_sub(monotonic());
         if !left.is_zero() {
             pause(left).await;
-        }
-    }
-
-    async fn apply_to(&self, run: RunId, verb: &Verb) -> Result<Controlled, Error> {
-        let client = self.client;
-        match verb {
-            Verb::Cancel(reason) => client.cancel(run, reason).await.map(Controlled::from),
-            Verb::Terminate(reason) => client.terminate(run, reason).await.map(Controlled::from),
-            Verb::Pause(reason) => client.pause(run).reason(reason).await,
-            Verb::Resume => client.resume(run).await,
-            Verb::Delete => client.delete(run).await,
-            Verb::Restart => {
-                let restart = client.restart::<serde_json::Value>(run);
-                let restarted = match &self.key {
-                    Some(key) => restart.key(format!("{key} {run}")).await?,
-                    None => restart.await?,
-                };
-                Ok(if restarted.is_new() { Controlled::Requested } else { Controlled::Already })
-            }
         }
     }
 }
@@ -271,7 +247,7 @@ impl Bulk {
 }
 
 /// Whether a bulk call applies to a run.
-fn is_selected(run: &RunView) -> bool {
+pub(crate) fn is_selected(run: &RunView) -> bool {
     !run.is_queued_step() && !run.is_built_in() && !run.marks.is_quarantined()
 }
 

@@ -5,7 +5,7 @@ use std::future::IntoFuture;
 use std::ops::Range;
 use std::sync::Arc;
 
-use outlast_core::cut::is_skipped;
+use outlast_core::cut::{is_skipped, skipped_events};
 use outlast_core::limits::HISTORY_TURNS_READ_MAX;
 use outlast_core::{Event, MessageId, OpNumber, RunId, SkippedRange, Timestamp, TurnId, TurnRecord};
 
@@ -76,7 +76,7 @@ pub struct EventView {
     pub build: Arc<str>,
     /// The event. Payloads are as stored.
     pub event: Event,
-    /// Whether a replay skips it, because it belongs to an earlier generation of the run.
+    /// Whether a replay skips it: it belongs to an earlier generation, or to the run before it was retried.
     pub is_skipped: bool,
 }
 
@@ -137,7 +137,11 @@ impl EventsCall<'_> {
                 }
             }
             if is_last {
-                let skips = skipped.ranges();
+                let skips = match skipped.is_retried {
+                    // A retry may have made an earlier cut skipped: only the whole history tells.
+                    true => skipped_events(&self.client.history_without_payloads(self.run).await?),
+                    false => skipped.ranges(),
+                };
                 events.iter_mut().for_each(|event| event.is_skipped = is_skipped(&skips, event.number));
                 return Ok(events);
             }
@@ -153,12 +157,17 @@ struct SkippedEvents {
     /// The events of loops since then, with their numbers.
     loops: BTreeMap<OpNumber, u64>,
     skips: Vec<SkippedRange>,
+    /// Whether the run was retried.
+    is_retried: bool,
 }
 
 impl SkippedEvents {
     fn read(&mut self, number: u64, event: &Event) {
         match event {
-            Event::RunContinued(_) => *self = Self { begin: number, ..Self::default() },
+            Event::RunContinued(_) => {
+                *self = Self { begin: number, is_retried: self.is_retried, ..Self::default() };
+            }
+            Event::RunRetried(_) => self.is_retried = true,
             Event::LoopStarted { op, .. } => drop(self.loops.insert(*op, number)),
             Event::IterationEnded(ended) => {
                 self.loops.insert(ended.op, number);

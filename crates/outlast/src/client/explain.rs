@@ -3,8 +3,11 @@
 mod compensating;
 mod pause;
 mod probe;
+mod retried;
+mod retrying;
 mod schedule;
 mod sentence;
+mod stopping;
 
 use std::collections::BTreeMap;
 
@@ -12,17 +15,18 @@ use outlast_core::limits::DEADLINE_GRACE;
 use outlast_core::queue::workflow_of_step;
 use outlast_core::view::{kept_hooks, operations};
 use outlast_core::{
-    Event, Failure, MessageBody, OpNumber, OperationKind, OperationView, Outcome, RunId, RunView, SessionId,
-    Status, StuckReason, Timestamp, TurnRecord, Wait, WorkerView,
+    Failure, OpNumber, OperationKind, OperationView, Outcome, RunId, RunView, SessionId, Status, StuckReason,
+    Timestamp, TurnRecord, Wait, WorkerView,
 };
 use serde::Serialize;
 
 pub use self::compensating::Compensating;
 pub use self::probe::Probe;
+pub use self::retried::Retried;
+pub use self::retrying::NextTry;
 use super::Client;
 use crate::error::{Error, ErrorKind};
 use crate::schedule::ScheduleView;
-use crate::worker::read_all::read_inbox;
 
 /// How often the run and the workers are read, if the run changes in between.
 const SNAPSHOTS_MAX: usize = 3;
@@ -46,6 +50,12 @@ pub struct Explanation {
     /// How far the run's compensations are, if it compensates and has not ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compensating: Option<Compensating>,
+    /// The next try of the run, if it failed and begins again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_try: Option<NextTry>,
+    /// The last retry of the run, if it was retried and has not ended since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retried: Option<Retried>,
     /// The schedule, if the run is one and has not ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleView>,
@@ -322,20 +332,15 @@ impl Client {
     ///
     /// `NotFound` if there is no such run, `Unavailable` if the world does not respond.
     pub async fn explain(&self, run: RunId) -> Result<Explanation, Error> {
-        let mut snapshot = self.snapshot(run).await?;
-        for _ in 1..SNAPSHOTS_MAX {
-            // The worker that holds it joined or left between the two reads.
-            if snapshot.view.owner.is_none() || snapshot.owner().is_some() {
-                break;
-            }
-            snapshot = self.snapshot(run).await?;
-        }
+        let snapshot = self.consistent_snapshot(run).await?;
         // The row can be explained even if the history or the inbox is damaged.
         let mut damage = None;
         let has_ended = snapshot.view.ended_at.is_some();
         let history = if has_ended { Ok(Vec::new()) } else { self.history(run).await };
         let history = unless_damaged(history, &mut damage)?;
-        let stopping = unless_damaged(self.stopping(&snapshot.view, &history).await, &mut damage)?;
+        let retried = unless_damaged(self.last_retry(&snapshot.view, &history).await, &mut damage)?;
+        let asked = self.stopping(&snapshot.view, &history, retried.as_ref());
+        let stopping = unless_damaged(asked.await, &mut damage)?;
         let mut because = self.because(&snapshot, &history, &mut damage).await?;
         let not_committed = self.commit_error(&snapshot, &mut because);
         let mut sentence = sentence::text_of(&because, damage.as_deref(), snapshot.now);
@@ -349,10 +354,13 @@ impl Client {
                 snapshot.view.sent - snapshot.view.consumed,
             );
         }
+        sentence.extend(retried.as_ref().map(|retried| retried.sentence(snapshot.now)));
         let compensating = Compensating::of(&history);
         if let Some(compensating) = &compensating {
             sentence.push_str(&compensating.sentence());
         }
+        let next_try = NextTry::of(&history);
+        sentence.extend(next_try.as_ref().map(NextTry::sentence));
         if let Some(stopping) = stopping.as_ref().filter(|_| compensating.is_none()) {
             sentence::add_stopping(&mut sentence, stopping, snapshot.now);
         }
@@ -363,20 +371,34 @@ impl Client {
         }
         let blocked_by = if has_ended { None } else { self.repeat(|| self.world.blocked_by(run)).await? };
         sentence.extend(blocked_by.as_deref().map(sentence::blocked_by));
-        let status = snapshot.view.status;
         Ok(Explanation {
             run,
-            status,
+            status: snapshot.view.status,
             because,
             stopping,
             is_quarantined,
             compensating,
+            next_try,
+            retried,
             schedule,
             blocked_by,
             not_committed,
             damage,
             sentence,
         })
+    }
+
+    /// The row of the run and the joined workers, among which is the one that holds the run.
+    async fn consistent_snapshot(&self, run: RunId) -> Result<Snapshot, Error> {
+        let mut snapshot = self.snapshot(run).await?;
+        for _ in 1..SNAPSHOTS_MAX {
+            // The worker that holds it joined or left between the two reads.
+            if snapshot.view.owner.is_none() || snapshot.owner().is_some() {
+                break;
+            }
+            snapshot = self.snapshot(run).await?;
+        }
+        Ok(snapshot)
     }
 
     /// The error with which the world refuses a turn of a held run. The history then does not tell which steps are
@@ -391,28 +413,6 @@ impl Client {
         let error = self.local.commit_error(run).or_else(reported)?;
         attempts.clear();
         Some(error)
-    }
-
-    /// The request to stop a run: delivered, or still in its inbox.
-    async fn stopping(&self, view: &RunView, history: &[TurnRecord]) -> Result<Option<Stopping>, Error> {
-        let delivered = history.iter().rev().find_map(|turn| {
-            turn.events.iter().find_map(|event| match event {
-                Event::CancelRequested { reason, .. } => {
-                    Some(Stopping { reason: reason.clone(), at: turn.at, is_told: true })
-                }
-                _ => None,
-            })
-        });
-        if delivered.is_some() || view.ended_at.is_some() || view.sent <= view.consumed {
-            return Ok(delivered);
-        }
-        let unread = self.repeat(|| read_inbox(&*self.world, view.id, view.consumed)).await?;
-        Ok(unread.into_iter().find_map(|message| match message.body {
-            MessageBody::Cancel { reason }
-            | MessageBody::Terminate { reason }
-            | MessageBody::Compensate { reason } => Some(Stopping { reason, at: message.at, is_told: false }),
-            _ => None,
-        }))
     }
 
     async fn snapshot(&self, run: RunId) -> Result<Snapshot, Error> {

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::output_waiters::{OutputWaiter, WaitSignal};
 use super::terminate::TerminateCall;
-use super::{Cancel, Client, Controlled, Explanation, PauseCall, RestartCall, SendCall};
+use super::{Cancel, Client, Controlled, Explanation, PauseCall, RestartCall, RetryCall, SendCall};
 use crate::authoring::hook::HookFor;
 use crate::clock::pause;
 use crate::error::{Error, kind_of_payload};
@@ -109,6 +109,15 @@ impl<O> RunHandle<O> {
     /// As [`Client::resume`].
     pub async fn resume(&self) -> Result<Controlled, Error> {
         self.client.resume(self.run).await
+    }
+
+    /// Continues the run from its failure; see [`Client::retry`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::retry`].
+    pub fn retry(&self) -> RetryCall<'_> {
+        self.client.retry(self.run)
     }
 
     /// Starts a new run with the workflow and input of this one; see [`Client::restart`].

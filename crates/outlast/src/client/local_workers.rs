@@ -11,6 +11,7 @@ use outlast_core::{RunId, Start, Started, World, WorldError};
 use parking_lot::Mutex;
 
 use super::output_waiters::OutputWaiters;
+use crate::telemetry::{MetricFamily, ProcessMetrics, WorkerGauges};
 
 /// The result of a start that a local worker has taken.
 pub(crate) type TakenStart = Pin<Box<dyn Future<Output = Result<Started, WorldError>> + Send>>;
@@ -31,13 +32,17 @@ pub(crate) trait LocalWorker: Send + Sync {
 
     /// Decodes and checks the input of a start; `None` when the worker does not have the code.
     fn check(&self, start: &Start) -> Option<Result<(), String>>;
+
+    /// What the worker is doing now.
+    fn gauges(&self) -> WorkerGauges;
 }
 
 /// The workers of this process that are joined to one world, and the callers that wait for outputs of its runs.
-#[derive(Default)]
 pub(crate) struct LocalWorkers {
     workers: Mutex<Vec<Weak<dyn LocalWorker>>>,
     pub(super) outputs: OutputWaiters,
+    /// What this process counts about the world.
+    pub(crate) metrics: Arc<ProcessMetrics>,
 }
 
 /// The worlds of this process by the address of their allocation. The weak reference ensures that the address is not
@@ -55,7 +60,9 @@ impl LocalWorkers {
             return workers.clone();
         }
         worlds.retain(|_, (world, _)| world.strong_count() > 0);
-        let workers = Arc::<Self>::default();
+        let metrics = Arc::new(ProcessMetrics::new(world.describe().kind));
+        let workers =
+            Arc::new(Self { workers: Mutex::default(), outputs: OutputWaiters::default(), metrics });
         worlds.insert(address, (Arc::downgrade(world), workers.clone()));
         workers
     }
@@ -93,6 +100,12 @@ impl LocalWorkers {
     /// Checks the input with the first worker that has the code; see [`LocalWorker::check`].
     pub(crate) fn check(&self, start: &Start) -> Option<Result<(), String>> {
         self.all().iter().find_map(|worker| worker.check(start))
+    }
+
+    /// All metrics of this process about the world.
+    pub(crate) fn metric_families(&self) -> Vec<MetricFamily> {
+        let gauges: Vec<_> = self.all().iter().map(|worker| worker.gauges()).collect();
+        self.metrics.families(&gauges)
     }
 
     /// Offers the run to each worker in turn; returns the start when none takes it.

@@ -52,7 +52,7 @@ impl Client {
     pub(super) async fn run_started(&self, run: RunId) -> Result<RunStarted, Error> {
         let history = self.repeat(|| self.world.history(run, 0, 1)).await?;
         match history.into_iter().next().and_then(|turn| turn.events.into_iter().next()) {
-            Some(Event::RunStarted(started)) => Ok(started),
+            Some(Event::RunStarted(started)) => Ok(*started),
             _ => Err(Error::of_world(&WorldError::corrupt(format!(
                 "the history of run {run} does not begin with `run_started`; start a new run with its input"
             )))),
@@ -108,7 +108,9 @@ impl<'a, O> RestartCall<'a, O> {
         template.queue = started.queue;
         template.priority = started.priority;
         template.headers = started.headers;
+        crate::telemetry::trace::remove_context(&mut template.headers);
         template.tags = started.tags;
+        template.ending = started.ending;
         template.tags.insert(RESTARTED_FROM.into(), run.to_string());
         if let Some(actor) = &client.actor {
             template.headers.insert(ACTOR_HEADER.into(), actor.to_string());

@@ -58,7 +58,10 @@ impl Client {
         let mut attempts = RequestAttempts::begin(self)?;
         loop {
             match request().await {
-                Err(error) if error.is_transient() => attempts.failed(error).await?,
+                Err(error) if error.is_transient() => {
+                    self.local.metrics.world_error(&error);
+                    attempts.failed(error).await?;
+                }
                 answer => return answer,
             }
         }
@@ -84,6 +87,7 @@ impl Client {
                 Ok(found) if found.len() == left.len() => found,
                 Ok(found) => return Err(wrong_answer_count(found.len(), left.len())),
                 Err(error) if error.is_transient() => {
+                    self.local.metrics.world_error(&error);
                     attempts.failed(error).await?;
                     continue;
                 }

@@ -1,28 +1,31 @@
 //! Creating and changing schedules.
 
+use std::borrow::Cow;
 use std::future::IntoFuture;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
-use outlast_core::limits::{CATCH_UP_MAX, NAME_BYTES_MAX, SCHEDULE_INTERVAL_MIN};
+use outlast_core::limits::{CATCH_UP_MAX, NAME_BYTES_MAX};
 use outlast_core::queue::{check_name, check_workflow_name};
 use outlast_core::refusal::check_start;
 use outlast_core::{
-    Headers, IntoDuration, KeyPolicy, MessageBody, Payload, RunId, Sent, Start, StartKey, Tags, Timestamp,
-    WorldError,
+    Headers, IntoDuration, KeyPolicy, Payload, RunId, Sent, Start, StartKey, Tags, Timestamp, WorldError,
 };
 
 use super::schedule_handle::ScheduleHandle;
 use super::start::StartTemplate;
-use super::{BoxedCall, Client, check_headers, check_text};
+use super::{ACTOR_HEADER, BoxedCall, Client, check_headers, check_text};
 use crate::authoring::input::Input;
+use crate::authoring::json::IntoJson;
 use crate::authoring::step::StepHandle;
 use crate::authoring::workflow::{WorkflowHandle, catch_check_panic};
 use crate::error::Error;
 use crate::ids;
 use crate::schedule::{
-    COMMAND_HOOK, CatchUp, Firing, FiringInput, Overlap, RuleChanges, SCHEDULE_TAG, SCHEDULE_VERSION,
-    SCHEDULE_WORKFLOW, ScheduleCommand, ScheduleState, ScheduleTarget, check_cron, check_timezone, key_of,
+    CatchUp, Firing, FiringInput, Overlap, RuleChanges, SCHEDULE_TAG, SCHEDULE_VERSION, SCHEDULE_WORKFLOW,
+    ScheduleAnswer, ScheduleCommand, ScheduleState, ScheduleTarget, check_cron, check_interval,
+    check_timezone, key_of,
 };
 
 /// How often a schedule is created again, if the one with its name ends meanwhile.
@@ -64,9 +67,9 @@ impl Client {
         run: RunId,
         command: &ScheduleCommand,
     ) -> Result<Sent, WorldError> {
-        let payload = Payload::json(command).and_then(|plain| self.codec.encode(plain));
-        let payload = payload.map_err(|error| WorldError::limit(error.to_string()))?;
-        self.post_plain(run, MessageBody::Hook { name: COMMAND_HOOK.into(), payload }).await
+        let actor = self.actor.iter().map(|actor| (ACTOR_HEADER.to_owned(), actor.to_string()));
+        let message = self.command_message(run, command, actor.collect());
+        self.post(message.map_err(|error| WorldError::limit(error.to_string()))?).await
     }
 }
 
@@ -75,6 +78,8 @@ impl Client {
 enum Save {
     /// Creates it, or replaces its definition.
     Create,
+    /// Creates it, if there is none with its name.
+    CreateNew,
     /// Changes one that exists.
     Update,
 }
@@ -142,11 +147,7 @@ impl<'a> ScheduleBuilder<'a> {
     /// [`start_at`](Self::start_at), not from the end of the previous firing.
     pub fn every(mut self, interval: impl IntoDuration) -> Self {
         if let Some(micros) = self.micros(interval) {
-            if u128::from(micros) < SCHEDULE_INTERVAL_MIN.as_micros() {
-                self.check(Err(
-                    "the interval of a schedule is at least `1s`; repeat faster work in one run".into()
-                ));
-            }
+            self.check(check_interval(Duration::from_micros(micros)));
             self.changes.every_micros = Some(micros);
         }
         self
@@ -274,14 +275,52 @@ impl<'a> ScheduleBuilder<'a> {
             catch_check_panic(|| workflow.check(input))?;
             Ok::<_, Error>(Payload::json(input)?)
         });
-        let input = match json {
+        let input = self.json_input(json);
+        self.starting(StartTemplate::of(&workflow), input)
+    }
+
+    fn json_input(&mut self, json: Result<Payload, Error>) -> FiringInput {
+        match json {
             Ok(json) => FiringInput::Json(String::from_utf8_lossy(json.bytes()).into_owned()),
             Err(error) => {
                 self.problem.get_or_insert(error);
                 FiringInput::Json("null".into())
             }
-        };
-        self.starting(&workflow, input)
+        }
+    }
+
+    /// Sets the workflow by its name, and the input of the firings as JSON: a text or a [`serde_json::Value`]. If a
+    /// worker in the same process has the code, the input is checked.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let client = Client::new(outlast::open("memory:").await?);
+    /// client.schedule("nightly").cron("@daily").start_json("report", 1, r#""sales""#).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn start_json(
+        mut self,
+        workflow: impl Into<String>,
+        version: u32,
+        input: impl IntoJson,
+    ) -> ScheduleCall<'a> {
+        let template = StartTemplate::new(Cow::Owned(workflow.into()), version);
+        let json = input.into_json().and_then(|json| {
+            let start = template.clone().start(self.client, json.clone(), None)?;
+            match self.client.local.check(&start) {
+                Some(Err(reason)) => Err(Error::invalid(reason)),
+                _ => Ok(json),
+            }
+        });
+        let input = self.json_input(json);
+        self.starting(template, input)
     }
 
     /// Changes an existing schedule without changing what it starts.
@@ -305,17 +344,17 @@ impl<'a> ScheduleBuilder<'a> {
         ScheduleCall { builder: self, target: None }
     }
 
-    fn starting<H: WorkflowHandle<M>, M>(mut self, workflow: &H, input: FiringInput) -> ScheduleCall<'a> {
-        let template = StartTemplate::of(workflow);
+    fn starting(mut self, template: StartTemplate, input: FiringInput) -> ScheduleCall<'a> {
         let target = ScheduleTarget {
-            workflow: workflow.name().into(),
-            version: workflow.version(),
+            workflow: template.workflow.into_owned(),
+            version: template.version,
             queue: self.queue.take().unwrap_or(template.queue).to_string(),
             priority: self.priority.take().unwrap_or(template.priority),
             input,
             tags: std::mem::take(&mut self.tags),
             headers: std::mem::take(&mut self.headers),
             deadline_micros: self.deadline_micros.take(),
+            ending: template.ending,
         };
         ScheduleCall { builder: self, target: Some(target) }
     }
@@ -352,7 +391,7 @@ impl<'a, I> ComputedSchedule<'a, I> {
     where
         H: WorkflowHandle<M, Input = I>,
     {
-        self.builder.starting(&workflow, FiringInput::Step(self.step.into()))
+        self.builder.starting(StartTemplate::of(&workflow), FiringInput::Step(self.step.into()))
     }
 }
 
@@ -365,23 +404,63 @@ pub struct ScheduleCall<'a> {
 }
 
 impl ScheduleCall<'_> {
-    async fn call(self) -> Result<ScheduleHandle, Error> {
-        let ScheduleBuilder { client, name, save, changes, problem, .. } = self.builder;
-        if let Some(problem) = problem {
+    /// Fails with `Conflict` if there is a schedule with this name, instead of changing it.
+    pub fn create_only(mut self) -> Self {
+        if self.builder.save == Save::Create {
+            self.builder.save = Save::CreateNew;
+        }
+        self
+    }
+
+    /// Replaces the definition of an existing schedule, and waits at most this long until a worker has done it. With a
+    /// [revision](crate::ScheduleView::revision), only if the schedule has it.
+    ///
+    /// # Errors
+    ///
+    /// As [`ScheduleBuilder::start`]; `NotFound` if there is no such schedule; `Timeout` if no worker answered.
+    pub async fn replace(mut self, revision: Option<u64>, time: Duration) -> Result<ScheduleAnswer, Error> {
+        self.check()?;
+        let ScheduleBuilder { client, name, changes, .. } = self.builder;
+        let Some((rule, target)) = changes.new_rule().zip(self.target) else {
+            return Err(no_timing());
+        };
+        check_start(&client.start_of_firing(&target))?;
+        let define = ScheduleCommand::Define { rule: Box::new(rule), target: Box::new(target) };
+        let confirmed = ScheduleHandle::new(client.clone(), name).confirmed(time);
+        let confirmed = match revision {
+            Some(revision) => confirmed.if_revision(revision),
+            None => confirmed,
+        };
+        confirmed.ask(&define).await
+    }
+
+    /// Checks what does not depend on the world.
+    fn check(&mut self) -> Result<(), Error> {
+        let ScheduleBuilder { name, changes, problem, .. } = &mut self.builder;
+        if let Some(problem) = problem.take() {
             return Err(problem);
         }
-        check_text("the schedule's name", &name, NAME_BYTES_MAX)?;
-        check_name("schedule", &name).map_err(Error::invalid)?;
-        check_changes(&changes)?;
+        check_text("the schedule's name", name, NAME_BYTES_MAX)?;
+        check_name("schedule", name).map_err(Error::invalid)?;
+        check_changes(changes)?;
         if let Some(ScheduleTarget { tags, headers, workflow, .. }) = &self.target {
             tags.keys().try_for_each(|name| check_name("tag", name)).map_err(Error::invalid)?;
             headers.keys().try_for_each(|name| check_name("header", name)).map_err(Error::invalid)?;
             check_workflow_name(workflow).map_err(Error::invalid)?;
             check_headers(headers)?;
         }
+        Ok(())
+    }
+
+    async fn call(mut self) -> Result<ScheduleHandle, Error> {
+        self.check()?;
+        let ScheduleBuilder { client, name, save, changes, .. } = self.builder;
         let handle = ScheduleHandle::new(client.clone(), name);
         match (save, self.target) {
             (Save::Create, Some(target)) => client.create_schedule(&handle, &changes, target).await?,
+            (Save::CreateNew, Some(target)) => {
+                client.create_new_schedule(&handle, &changes, target).await?;
+            }
             (_, target) => {
                 if let Some(target) = &target {
                     check_start(&client.start_of_firing(target))?;
@@ -402,9 +481,7 @@ impl Client {
         changes: &RuleChanges,
         target: ScheduleTarget,
     ) -> Result<(), Error> {
-        let Some(rule) = changes.new_rule() else {
-            return Err(Error::invalid("a schedule needs `.cron(…)` or `.every(…)`"));
-        };
+        let rule = changes.new_rule().ok_or_else(no_timing)?;
         check_start(&self.start_of_firing(&target))?;
         for _ in 0..CREATE_TRIES_MAX {
             let state = ScheduleState::new(rule.clone(), target.clone(), self.world.clock().now());
@@ -423,6 +500,23 @@ impl Client {
             }
         }
         let message = format!("schedule `{}` is deleted again and again meanwhile; try again", handle.name());
+        Err(Error::of_world(&WorldError::conflict(message)))
+    }
+
+    /// Starts the run of a schedule, unless there is one.
+    async fn create_new_schedule(
+        &self,
+        handle: &ScheduleHandle,
+        changes: &RuleChanges,
+        target: ScheduleTarget,
+    ) -> Result<(), Error> {
+        let rule = changes.new_rule().ok_or_else(no_timing)?;
+        check_start(&self.start_of_firing(&target))?;
+        let state = ScheduleState::new(rule, target, self.world.clock().now());
+        if self.start_run(self.start_of_schedule(handle.name(), &state)?).await?.is_new {
+            return Ok(());
+        }
+        let message = format!("schedule `{}` exists; change it, or choose another name", handle.name());
         Err(Error::of_world(&WorldError::conflict(message)))
     }
 
@@ -448,7 +542,12 @@ impl Client {
     }
 }
 
-fn new_start(workflow: &str, version: u32, queue: &str, priority: u8) -> Start {
+fn no_timing() -> Error {
+    Error::invalid("a schedule needs `.cron(…)` or `.every(…)`")
+}
+
+/// A start of a run of the engine, without input.
+pub(super) fn new_start(workflow: &str, version: u32, queue: &str, priority: u8) -> Start {
     Start {
         run: ids::run(),
         turn: ids::turn(),
@@ -466,6 +565,7 @@ fn new_start(workflow: &str, version: u32, queue: &str, priority: u8) -> Start {
         deadline: None,
         policy: None,
         requester: None,
+        ending: None,
     }
 }
 

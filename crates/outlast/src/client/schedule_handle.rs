@@ -2,17 +2,18 @@
 
 use std::future::IntoFuture;
 use std::ops::Range;
+use std::time::Duration;
 
-use outlast_core::limits::{BACKLOG_RANGES_MAX, REASON_BYTES_MAX, SCHEDULE_NEXT_MAX};
+use outlast_core::limits::{BACKLOG_RANGES_MAX, REASON_BYTES_MAX};
 use outlast_core::{RunId, RunQuery, RunView, Status, Timestamp, WorldError};
 use serde_json::Value;
 
+use super::confirmed_schedule::ConfirmedSchedule;
 use super::schedule::ScheduleBuilder;
 use super::{BoxedCall, Client, Explanation, check_bytes};
 use crate::error::{Error, ErrorKind};
 use crate::schedule::{
-    Instants, PublishedSchedule, SCHEDULE_WORKFLOW, ScheduleCommand, ScheduleState, ScheduleView, key_of,
-    name_of,
+    PublishedSchedule, SCHEDULE_WORKFLOW, ScheduleCommand, ScheduleState, ScheduleView, key_of, name_of,
 };
 
 /// The statuses of schedules that exist.
@@ -90,6 +91,30 @@ impl ScheduleHandle {
         &self.name
     }
 
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Waits at most this long until a worker has made a change. Without it, calls return when the change is stored.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # async fn stop(schedule: outlast::ScheduleHandle) -> Result<(), Error> {
+    /// use outlast::ScheduleAnswer;
+    /// use std::time::Duration;
+    ///
+    /// let seen = schedule.view().await?.revision;
+    /// let confirmed = schedule.confirmed(Duration::from_secs(10)).if_revision(seen);
+    /// if confirmed.pause("the bank is closed").await? == ScheduleAnswer::Stale {
+    ///     println!("somebody has changed it meanwhile");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn confirmed(&self, time: Duration) -> ConfirmedSchedule {
+        ConfirmedSchedule::new(self.clone(), time)
+    }
+
     /// Returns the run of the schedule itself.
     ///
     /// # Errors
@@ -107,7 +132,7 @@ impl ScheduleHandle {
         live.map(|run| run.id).ok_or_else(|| self.not_found())
     }
 
-    fn not_found(&self) -> Error {
+    pub(super) fn not_found(&self) -> Error {
         let message = format!(
             "there is no schedule `{}`; create it with `client.schedule(…)`, or check the name",
             self.name
@@ -162,14 +187,7 @@ impl ScheduleHandle {
     ///
     /// `NotFound`; `Invalid` if the range is empty or not in the past; `Limit` if 100 ranges are waiting; `Unavailable`.
     pub async fn backfill(&self, range: Range<Timestamp>) -> Result<(), Error> {
-        let now = self.client.world.clock().now();
-        if range.end <= range.start || range.end > now {
-            let Range { start, end } = range;
-            return Err(Error::invalid(format!(
-                "the range from {start} to {end} cannot be backfilled at {now}; give a begin, and an end that is after \
-                 it and not in the future"
-            )));
-        }
+        check_range(&range, self.client.world.clock().now())?;
         let waiting = self.client.published_schedule(self.run().await?).await?.progress.backlog.len();
         if waiting >= BACKLOG_RANGES_MAX {
             let message = format!(
@@ -221,13 +239,7 @@ impl ScheduleHandle {
     ///
     /// `NotFound`; `Invalid` if this machine does not know the time zone; `Unavailable`.
     pub async fn next(&self, count: usize) -> Result<Vec<Timestamp>, Error> {
-        let PublishedSchedule { rule, progress, .. } =
-            self.client.published_schedule(self.run().await?).await?;
-        let instants = Instants::new(&rule.timing, progress.anchor).map_err(Error::invalid)?;
-        let is_before_end = |next: &Timestamp| rule.end_at.is_none_or(|end| *next < end);
-        let begin = progress.position.max(self.client.world.clock().now());
-        let next = std::iter::successors(instants.after(begin), |last| instants.after(*last));
-        Ok(next.take_while(is_before_end).take(count.min(SCHEDULE_NEXT_MAX)).collect())
+        self.view().await?.next_instants(self.client.world.clock().now(), count)
     }
 
     /// Returns the current state of the schedule.
@@ -248,6 +260,18 @@ impl ScheduleHandle {
     pub async fn explain(&self) -> Result<Explanation, Error> {
         self.client.explain(self.run().await?).await
     }
+}
+
+/// Refuses a range that cannot be backfilled at `now`.
+pub(super) fn check_range(range: &Range<Timestamp>, now: Timestamp) -> Result<(), Error> {
+    let Range { start, end } = range;
+    if start < end && *end <= now {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "the range from {start} to {end} cannot be backfilled at {now}; give a begin, and an end that is after it and not \
+         in the future"
+    )))
 }
 
 /// A call that lists schedules; created by [`Client::schedules`]. Await it to get a page.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use outlast_core::limits::{KEY_BYTES_MAX, NAME_BYTES_MAX};
 use outlast_core::queue::check_name;
-use outlast_core::{Headers, MessageBody, MessageId, NewMessage, Payload, RunId};
+use outlast_core::{
+    Headers, HookAddress, MessageBody, MessageId, NewMessage, Payload, RunId, Sent, WorldError,
+};
 use serde::Serialize;
 
 use super::{BoxedCall, Client, check_headers, check_text};
@@ -13,6 +15,7 @@ use crate::authoring::hook::HookFor;
 use crate::client::within::Within;
 use crate::error::Error;
 use crate::ids;
+use crate::telemetry::trace;
 
 impl Client {
     /// Sends a payload to a hook of a run. Await the returned builder: when it returns, the payload is stored until the
@@ -88,21 +91,28 @@ impl SendCall<'_> {
     /// As an ordinary send; also if the transaction is on another database than the world.
     pub async fn within<T: Within>(self, transaction: &mut T) -> Result<(), Error> {
         let client = self.client;
-        let message = self.prepare()?;
+        let hook = self.hook.clone();
+        let mut message = self.prepare()?;
+        // The transaction decides later whether the message is sent; its context is that of this call.
+        drop(trace::send_span(&mut message, &hook));
         transaction.send(&*client.world, message).await?;
         Ok(())
     }
 
     async fn call(self) -> Result<(), Error> {
-        let client = self.client;
-        Ok(client.post(self.prepare()?).await.map(drop)?)
+        let (client, hook) = (self.client, self.hook.clone());
+        let mut message = self.prepare()?;
+        let span = trace::send_span(&mut message, &hook);
+        let sent = trace::in_span(span, client.post(message)).await;
+        if let Some(outcome) = refused_outcome(&sent) {
+            client.local.metrics.hook_deliveries.of(outcome).metric.add(1);
+        }
+        Ok(sent.map(drop)?)
     }
 
     fn prepare(self) -> Result<NewMessage, Error> {
         check_text("the hook's name", &self.hook, NAME_BYTES_MAX)?;
         check_name("hook", &self.hook).map_err(Error::invalid)?;
-        self.headers.keys().try_for_each(|name| check_name("header", name)).map_err(Error::invalid)?;
-        check_headers(&self.headers)?;
         let id = match &self.key {
             Some(key) => {
                 check_text("the key of a send", key, KEY_BYTES_MAX)?;
@@ -110,13 +120,37 @@ impl SendCall<'_> {
             }
             None => ids::message(),
         };
-        let body = MessageBody::Hook { name: self.hook, payload: self.client.codec.encode(self.payload?)? };
-        Ok(NewMessage { id, run: self.run, body, headers: self.headers })
+        let payload = self.client.codec.encode(self.payload?)?;
+        payload_message(id, self.run, self.hook, payload, HookAddress::default(), self.headers)
+    }
+}
+
+/// A message with a payload, whose headers are checked.
+pub(super) fn payload_message(
+    id: MessageId,
+    run: RunId,
+    name: Arc<str>,
+    payload: Payload,
+    to: HookAddress,
+    headers: Headers,
+) -> Result<NewMessage, Error> {
+    headers.keys().try_for_each(|name| check_name("header", name)).map_err(Error::invalid)?;
+    check_headers(&headers)?;
+    Ok(NewMessage { id, run, body: MessageBody::Hook { name, payload, to }, headers })
+}
+
+/// How a payload ends that the run never sees. The run's worker counts the others.
+fn refused_outcome(sent: &Result<Sent, WorldError>) -> Option<&'static str> {
+    match sent {
+        Err(WorldError::Conflict(_)) => Some("closed"),
+        Err(WorldError::Limit(_)) => Some("limit"),
+        Err(WorldError::NotFound(_)) => Some("not_found"),
+        _ => None,
     }
 }
 
 /// The id of the message with this key. The world accepts each id once.
-fn keyed_message(run: RunId, key: &str) -> MessageId {
+pub(super) fn keyed_message(run: RunId, key: &str) -> MessageId {
     MessageId::from_bits(Payload::from_json_text(format!("{run} {key}")).digest())
 }
 

@@ -11,15 +11,20 @@ use outlast_core::limits::{KEY_BYTES_MAX, NAME_BYTES_MAX};
 use outlast_core::queue::{check_name, check_workflow_name, default_queue};
 use outlast_core::refusal::check_start;
 use outlast_core::{
-    Event, Headers, IntoDuration, KeyPolicy, Payload, RunId, Start, StartKey, Started, Tags, Timestamp,
-    WorldError,
+    EndPlan, Event, Headers, HookAddress, IntoDuration, KeyPolicy, MessageId, Payload, RunId, Start,
+    StartKey, Started, Tags, Timestamp, WorldError,
 };
 
+use serde::Serialize;
+
+use super::send::payload_message;
 use super::{BoxedCall, Client, RunHandle, check_headers, check_text};
+use crate::authoring::hook::HookFor;
 use crate::authoring::workflow::WorkflowHandle;
 use crate::client::within::Within;
 use crate::error::Error;
 use crate::ids;
+use crate::telemetry::trace;
 
 impl Client {
     /// Creates an id for a new run, to be passed to [`StartCall::id`]. Ids are ordered by time, as lists expect.
@@ -40,21 +45,30 @@ pub struct StartCall<'a, O> {
     key: Option<String>,
     window: Option<Duration>,
     policy: KeyPolicy,
+    existing: ExistingRun,
     id: Option<RunId>,
     output: PhantomData<fn() -> O>,
+}
+
+/// What a start does when its key names an earlier run with the same workflow and input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ExistingRun {
+    Returned,
+    Refused,
 }
 
 /// The options that all starts of one call share.
 #[derive(Clone, Debug)]
 pub(super) struct StartTemplate {
-    workflow: Cow<'static, str>,
-    version: u32,
+    pub(super) workflow: Cow<'static, str>,
+    pub(super) version: u32,
     pub(super) queue: Arc<str>,
     pub(super) priority: u8,
     pub(super) headers: Headers,
     pub(super) tags: Tags,
     begin: Option<StartTime>,
     deadline: Option<StartTime>,
+    pub(super) ending: Option<Box<EndPlan>>,
     /// The first option that is not valid.
     problem: Option<InvalidDuration>,
     /// The first name that is reserved. A restart copies tags and headers of the engine.
@@ -88,6 +102,7 @@ impl<'a, O> StartCall<'a, O> {
             key: None,
             window: None,
             policy: KeyPolicy::Kept,
+            existing: ExistingRun::Returned,
             id: None,
             output: PhantomData,
         }
@@ -139,6 +154,47 @@ impl<'a, O> StartCall<'a, O> {
     /// ```
     pub fn key_while_running(mut self) -> Self {
         self.policy = KeyPolicy::WhileRunning;
+        self
+    }
+
+    /// Refuses the start if a run with this key exists, also if it has the same workflow and input. The error
+    /// [is a conflict](Error::is_conflict), and names the run.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn enroll(ctx: Context, user: u64) -> Result<(), Error> { Ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let client = Client::new(outlast::open("memory:").await?);
+    /// client.start(enroll, 7).key("user-7").key_must_be_new().await?;
+    /// let second = client.start(enroll, 7).key("user-7").key_must_be_new().await;
+    /// assert!(second.unwrap_err().is_conflict());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn key_must_be_new(mut self) -> Self {
+        self.existing = ExistingRun::Refused;
+        self
+    }
+
+    /// Replaces the run with this key: it loses the key and is cancelled, if it has not ended, and a new run is started,
+    /// all in one change. The earlier run may have another workflow or input. The new run does not wait for the end of
+    /// the earlier one, which may clean up.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn remind(ctx: Context, text: String) -> Result<(), Error> { ctx.sleep("1h").await }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let client = Client::new(outlast::open("memory:").await?);
+    /// let first = client.start(remind, "at noon").key("user-7").key_replaces().await?;
+    /// let second = client.start(remind, "at one").key("user-7").key_replaces().await?;
+    /// assert!(first.view().await?.is_cancel_requested && second.is_new());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn key_replaces(mut self) -> Self {
+        self.policy = KeyPolicy::Replace;
         self
     }
 
@@ -233,6 +289,50 @@ impl<'a, O> StartCall<'a, O> {
         self
     }
 
+    /// Also sends a payload to a hook of the run, whether this call starts it or its key names a run that exists: one
+    /// atomic change. Await the returned builder.
+    ///
+    /// ```
+    /// use outlast::prelude::*;
+    ///
+    /// const ADD: Hook<u32> = Hook::new("add");
+    ///
+    /// #[workflow]
+    /// async fn cart(ctx: Context, customer: String) -> Result<u32, Error> {
+    ///     Ok(ctx.hook(ADD).await? + ctx.hook(ADD).await?)
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// # let worker = Worker::builder(world.clone()).register(cart).start().await?;
+    /// # let client = Client::new(world);
+    /// // The first call starts the cart of the customer, the second one finds it.
+    /// client.start(cart, "ada").key("cart-ada").and_send(ADD, &1).await?;
+    /// let run = client.start(cart, "ada").key("cart-ada").and_send(ADD, &2).await?;
+    /// assert_eq!(run.output().await?, 3);
+    /// # worker.stop().await
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::start`] and [`Client::send`]; `Conflict` also if the run that the key names has ended, unless the key is
+    /// held [only while the run lives](Self::key_while_running).
+    pub fn and_send<T: Serialize + ?Sized>(
+        self,
+        hook: impl HookFor<T>,
+        payload: &T,
+    ) -> StartAndSendCall<'a, O> {
+        let hook = hook.hook_name().into();
+        StartAndSendCall {
+            start: self,
+            hook,
+            payload: Payload::json(payload).map_err(Error::from),
+            key: None,
+        }
+    }
+
     /// Starts the run inside the caller's own transaction on the world's database: the run starts when the transaction
     /// commits, and does not exist if it rolls back. So an order and the run that processes it are one change.
     ///
@@ -243,20 +343,23 @@ impl<'a, O> StartCall<'a, O> {
     /// As an ordinary start; also if the transaction is on another database than the world, or if the database
     /// refuses the statement. The call is not repeated automatically.
     pub async fn within<T: Within>(self, transaction: &mut T) -> Result<RunHandle<O>, Error> {
-        let client = self.client;
-        let (start, _) = self.prepare()?;
+        let (client, existing) = (self.client, self.existing);
+        let (mut start, _) = self.prepare()?;
+        let run = start.run;
+        // The transaction decides later whether the run starts; its context is that of this call.
+        drop(trace::start_span(&mut start));
         let started = transaction.start(&*client.world, start).await?;
+        existing.check(run, started)?;
         Ok(RunHandle::new(client, started.run, started.is_new))
     }
 
     async fn call(self) -> Result<RunHandle<O>, Error> {
-        let (client, is_chosen) = (self.client, self.id.is_some());
-        let (start, plain) = self.prepare()?;
-        let started = if is_chosen {
-            client.start_chosen(start, &plain).await?
-        } else {
-            client.start_run(start).await?
-        };
+        let (client, is_chosen, existing) = (self.client, self.id.is_some(), self.existing);
+        let (mut start, plain) = self.prepare()?;
+        let run = start.run;
+        let span = trace::start_span(&mut start);
+        let started = trace::in_span(span, client.start_prepared(start, &plain, is_chosen)).await?;
+        existing.check(run, started)?;
         Ok(RunHandle::new(client, started.run, started.is_new))
     }
 
@@ -267,6 +370,16 @@ impl<'a, O> StartCall<'a, O> {
         }
         if self.policy == KeyPolicy::WhileRunning && self.key.is_none() {
             return Err(Error::invalid("`.key_while_running()` needs a key; add `.key(…)`"));
+        }
+        let is_refused = self.existing == ExistingRun::Refused;
+        if (is_refused || self.policy == KeyPolicy::Replace) && self.key.is_none() {
+            let method = if is_refused { "key_must_be_new" } else { "key_replaces" };
+            return Err(Error::invalid(format!("`.{method}()` needs a key; add `.key(…)`")));
+        }
+        if is_refused && self.policy == KeyPolicy::Replace {
+            let message = "a start either replaces the run with its key or is refused; remove `.key_must_be_new()` or \
+                           `.key_replaces()`";
+            return Err(Error::invalid(message));
         }
         let (client, plain) = (self.client, self.input?);
         let mut start = self.template.start(client, plain.clone(), self.key)?;
@@ -283,18 +396,93 @@ impl<'a, O> StartCall<'a, O> {
     }
 }
 
+impl ExistingRun {
+    /// Refuses the answer to the start of `run` if it names another run.
+    fn check(self, run: RunId, started: Started) -> Result<(), Error> {
+        if self == Self::Returned || started.run == run {
+            return Ok(());
+        }
+        let message = format!("the key already names run {}, and the start must be a new one", started.run);
+        Err(Error::of_world(&WorldError::conflict(message)))
+    }
+}
+
+/// A call that starts a run, or finds it by its key, and sends it a payload; created by [`StartCall::and_send`]. Await it.
+#[must_use = "nothing starts until the call is awaited"]
+#[derive(Debug)]
+pub struct StartAndSendCall<'a, O> {
+    start: StartCall<'a, O>,
+    hook: Arc<str>,
+    payload: Result<Payload, Error>,
+    key: Option<String>,
+}
+
+impl<O> StartAndSendCall<'_, O> {
+    /// Sets the key of the payload: of several payloads sent to the run with the same key, only the first is delivered.
+    /// See [`SendCall::key`](crate::SendCall::key).
+    pub fn send_key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    async fn call(self) -> Result<RunHandle<O>, Error> {
+        let Self { start, hook, payload, key } = self;
+        let client = start.client;
+        check_text("the hook's name", &hook, NAME_BYTES_MAX)?;
+        check_name("hook", &hook).map_err(Error::invalid)?;
+        let (start, _) = start.prepare()?;
+        let id = match (&key, &start.key) {
+            (None, _) => ids::message(),
+            (Some(key), start_key) => {
+                check_text("the key of a send", key, KEY_BYTES_MAX)?;
+                // The run is not known yet, but its key is.
+                let of = start_key.as_ref().map_or_else(|| start.run.to_string(), |key| key.text.clone());
+                MessageId::from_bits(Payload::from_json_text(format!("{of} {key}")).digest())
+            }
+        };
+        let payload = client.codec.encode(payload?)?;
+        let message = payload_message(id, start.run, hook, payload, HookAddress::default(), Headers::new())?;
+        let (started, _) =
+            client.repeat(|| client.world.start_and_send(start.clone(), message.clone())).await?;
+        Ok(RunHandle::new(client, started.run, started.is_new))
+    }
+}
+
+impl<'a, O: 'a> IntoFuture for StartAndSendCall<'a, O> {
+    type Output = Result<RunHandle<O>, Error>;
+    type IntoFuture = BoxedCall<'a, RunHandle<O>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.call())
+    }
+}
+
 impl StartTemplate {
     pub(super) fn new(workflow: Cow<'static, str>, version: u32) -> Self {
         let (queue, priority) = (default_queue(), 0);
         let (headers, tags) = (Headers::new(), Tags::new());
         let (begin, deadline, problem, reserved_name) = (None, None, None, None);
-        Self { workflow, version, queue, priority, headers, tags, begin, deadline, problem, reserved_name }
+        let ending = None;
+        Self {
+            workflow,
+            version,
+            queue,
+            priority,
+            headers,
+            tags,
+            begin,
+            deadline,
+            ending,
+            problem,
+            reserved_name,
+        }
     }
 
     /// The template for a workflow, with its queue and priority.
     pub(super) fn of<H: WorkflowHandle<M>, M>(workflow: &H) -> Self {
         let queue = workflow.queue().map_or_else(default_queue, Into::into);
-        Self { queue, priority: workflow.priority(), ..Self::new(workflow.name().into(), workflow.version()) }
+        let (priority, ending) = (workflow.priority(), workflow.ending().into_option());
+        Self { queue, priority, ending, ..Self::new(workflow.name().into(), workflow.version()) }
     }
 
     pub(super) fn add_header(&mut self, name: String, value: String) {
@@ -381,6 +569,7 @@ impl StartTemplate {
             deadline: self.deadline(now)?,
             policy: None,
             requester: None,
+            ending: self.ending.clone(),
         };
         check_start(&start)?;
         Ok(start)
@@ -388,9 +577,21 @@ impl StartTemplate {
 }
 
 impl Client {
+    async fn start_prepared(&self, start: Start, plain: &Payload, is_chosen: bool) -> Result<Started, Error> {
+        let (workflow, queue) = (start.workflow.clone(), start.queue.clone());
+        let started =
+            if is_chosen { self.start_chosen(start, plain).await? } else { self.start_run(start).await? };
+        if started.is_new {
+            self.local.metrics.run_started(&workflow, &queue);
+        }
+        Ok(started)
+    }
+
     /// Passes the run to a worker of this process, or leaves it for any worker to claim.
     pub(super) async fn start_run(&self, start: Start) -> Result<Started, WorldError> {
+        // A worker that takes the run writes it with its first turn, without the cancel of another run.
         if start.not_before.is_none()
+            && !start.replaces()
             && let Ok(answer) = self.local.take(start.clone())
         {
             match answer.await {

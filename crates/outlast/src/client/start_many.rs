@@ -166,6 +166,9 @@ impl<I: Serialize, B: Input<I>, O> StartManyCall<'_, I, B, O> {
                 let start = made?;
                 let started = answers.next().unwrap_or_else(|| Err(wrong_answer_count(0, 1)));
                 let Started { run, is_new } = started?;
+                if is_new {
+                    self.client.local.metrics.run_started(&start.workflow, &start.queue);
+                }
                 debug_assert!(!is_new || run == start.run, "a new run has the id that was made for it");
                 Ok(RunHandle::new(self.client, run, is_new))
             }));

@@ -5,7 +5,7 @@ use std::future::IntoFuture;
 use std::marker::PhantomData;
 
 use outlast_core::limits::{CHUNKS_READ_MAX, SLOW_POLL};
-use outlast_core::stream::check_stream_name;
+use outlast_core::stream::check_any_stream_name;
 use outlast_core::time::event_or_time;
 use outlast_core::{
     Busy, ChunkContent, ChunkKind, ChunkOrigin, EntryBody, OpNumber, RunId, RunWatch, StreamEntry,
@@ -94,7 +94,7 @@ struct StreamSource {
 
 impl StreamSource {
     async fn page(&self, client: &Client, from: i64, limit: usize) -> Result<StreamPage, Error> {
-        check_stream_name(&self.name).map_err(Error::invalid)?;
+        check_any_stream_name(&self.name).map_err(Error::invalid)?;
         Ok(client.repeat(|| client.world.chunks(self.run, &self.name, from, limit)).await?)
     }
 

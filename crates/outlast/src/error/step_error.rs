@@ -155,6 +155,10 @@ impl StepError {
         &self.failure.message
     }
 
+    pub(crate) fn failure_kind(&self) -> FailureKind {
+        self.failure.kind
+    }
+
     pub(crate) fn of_failure(failure: Failure) -> Self {
         Self { failure: Box::new(failure), next: None, stuck_cause: None }
     }

@@ -33,8 +33,12 @@ impl OperationTable {
     /// and reports its outcome.
     pub(super) fn ended_by_cancel(&self) -> (Vec<OpNumber>, Vec<OpNumber>) {
         let ends = self.ops.iter().filter(|(_, slot)| {
-            let continues =
-                matches!(&slot.kind, OpKind::Step(step) if step.attempting || step.queued.is_some());
+            // The answer to a request of a token is awaited, so that the token is not taken unnoticed.
+            let continues = match &slot.kind {
+                OpKind::Step(step) => step.attempting || step.queued.is_some(),
+                OpKind::Token(_) => true,
+                _ => false,
+            };
             matches!(slot.phase, Phase::Open) && !slot.is_shielded && !continues
         });
         let ends: Vec<_> = ends.map(|(op, _)| op).collect();
@@ -136,12 +140,14 @@ impl Machine {
         table.ops.iter().filter(|(_, slot)| slot.is_shielded).map(|(op, _)| op).collect()
     }
 
-    /// The steps that a lost worker may have attempted by `now`.
+    /// The steps that a lost worker may have attempted by `now`. Transactional steps are not among them: an attempt of a
+    /// lost worker had no effect, unless its outcome is in the inbox.
     pub(crate) fn maybe_attempted(&self, now: Timestamp) -> BTreeSet<OpNumber> {
         let table = self.state.table.lock();
         let may_begin = |(_, slot): &(OpNumber, &Op)| {
             matches!((&slot.phase, &slot.kind), (Phase::Open, OpKind::Step(step))
-                if step.queued.is_none() && step.retry_at.is_none_or(|at| at <= now))
+                if step.queued.is_none() && step.retry_at.is_none_or(|at| at <= now)
+                    && !step.new.policy.is_transactional)
         };
         let begun = table.ops.iter().filter(may_begin).map(|(op, _)| op);
         begun.filter(|op| !self.is_unrecorded(*op)).collect()
@@ -158,7 +164,11 @@ impl Machine {
         // Includes steps that are paused according to the replay, because the end of a pause is not recorded.
         let lost = table.ops.iter().filter_map(|(op, slot)| match (&slot.phase, &slot.kind) {
             (Phase::Open, OpKind::Step(step)) if !step.attempting && step.queued.is_none() => {
-                let failure = Failure::maybe_attempted(&reason_of(slot)?);
+                let reason = reason_of(slot)?;
+                let failure = match step.new.policy.is_transactional {
+                    true => Failure::cancelled(&reason),
+                    false => Failure::maybe_attempted(&reason),
+                };
                 Some((op, failure.of_step(&*step.new.name, step.failed)))
             }
             _ => None,

@@ -34,6 +34,7 @@ impl OperationTable {
                 self.end(op, Err(Failure::cancelled(CANCELLED_BY_WORKFLOW)));
                 return;
             }
+            OpKind::Token(_) => return,
             OpKind::Child(child) => Some(child.run),
             OpKind::Step(step) => step.queued.as_ref().map(|queued| queued.run),
         };

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::{
-    CarriedChild, ChildStarted, Event, Failure, FailureKind, Headers, KeyPolicy, MessageBody, NewChild,
-    OpNumber, Parent, ParentEnd, Payload, Policy, Requester, RunId, Start, StartKey, Tags, Timestamp, TurnId,
-    Wait, WorkflowWrites,
+    CarriedChild, ChildStarted, EndPlan, Event, Failure, FailureKind, Headers, KeyPolicy, MessageBody,
+    NewChild, NewReply, OpNumber, Parent, ParentEnd, Payload, Policy, Requester, RunId, Start, StartKey,
+    Tags, Timestamp, TokenChanges, TurnId, Wait, WorkflowWrites,
 };
 
 use super::carried::ChildOptions;
@@ -34,6 +34,8 @@ pub(super) struct ChildOp {
     pub(super) is_detached: bool,
     /// Whether it is cancelled when the workflow drops its operation.
     pub(super) is_cancelled_on_drop: bool,
+    /// What is decided about its end.
+    pub(super) ending: Option<Box<EndPlan>>,
     /// What the start contains beside that; `None` for most children.
     pub(super) options: Option<Box<ChildOptions>>,
     /// Whether an earlier generation started it, which has recorded that its operation was dropped.
@@ -84,6 +86,7 @@ pub(super) struct PendingChild {
     /// The run that requests a queued step.
     pub(super) requester: Option<Box<Requester>>,
     pub(super) options: Option<Box<ChildOptions>>,
+    pub(super) ending: Option<Box<EndPlan>>,
 }
 
 /// The outbox of the turn that is being computed.
@@ -96,12 +99,14 @@ pub(super) struct PendingOutbox {
     pub(super) settled_messages: usize,
     pub(super) tags: Tags,
     pub(super) writes: WorkflowWrites,
+    pub(super) tokens: TokenChanges,
+    pub(super) replies: Vec<NewReply>,
 }
 
 impl PendingChild {
     /// The start of this child of `run`.
     pub(super) fn start(self, run: RunId, root: RunId, headers: &Headers) -> NewChild {
-        let Self { started: child, key, awaits, policy, requester, options } = self;
+        let Self { started: child, key, awaits, policy, requester, options, ending } = self;
         let ChildOptions { headers, tags, deadline } = match options {
             Some(options) => *options,
             None => ChildOptions { headers: headers.clone(), ..ChildOptions::default() },
@@ -125,12 +130,30 @@ impl PendingChild {
             deadline,
             policy,
             requester,
+            ending,
         };
         NewChild { start, notify_parent }
     }
 }
 
 impl ChildOp {
+    /// The event of its request.
+    pub(super) fn started(&self, op: OpNumber) -> ChildStarted {
+        ChildStarted {
+            op,
+            run: self.run,
+            workflow: self.workflow.clone(),
+            version: self.version,
+            queue: self.queue.clone(),
+            priority: self.priority,
+            key: self.key.clone(),
+            input: self.input.clone().and_then(Result::ok).unwrap_or_else(Payload::null),
+            timeout_at: self.timeout_at,
+            on_parent_end: self.on_parent_end,
+            is_detached: self.is_detached,
+        }
+    }
+
     pub(super) fn timeout_failure(&self) -> Failure {
         let Self { workflow, run, .. } = self;
         let message = format!("child `{workflow}` ({run}) did not end in time; it was told to stop");
@@ -157,32 +180,34 @@ impl OperationTable {
             None => Payload::null(),
         };
         let is_invalid = matches!(child.input, Some(Err(_)));
-        let started = ChildStarted {
-            op,
-            run: child.run,
-            workflow: child.workflow.clone(),
-            version: child.version,
-            queue: child.queue.clone(),
-            priority: child.priority,
-            key: child.key.clone(),
-            input,
-            timeout_at: child.timeout_at,
-            on_parent_end: child.on_parent_end,
-            is_detached: child.is_detached,
-        };
-        let (is_detached, digest, options) = (child.is_detached, child.digest, child.options.take());
+        let mut started = ChildStarted { input, ..child.started(op) };
+        let (is_detached, digest, options) = (child.is_detached, child.digest, child.options.clone());
+        let ending = child.ending.clone();
         let key =
             child.key.clone().map(|text| StartKey { text, digest, window: None, policy: KeyPolicy::Kept });
         let ends_at_once = is_detached && key.is_none() && !is_invalid;
+        let adopted = match &key {
+            Some(key) if !is_detached && !is_invalid && self.adoption.is_some() && !self.is_recorded(op) => {
+                self.adopt(op, |child| child.is_same(&started.workflow, &key.text, digest))
+            }
+            _ => None,
+        };
+        if let Some(run) = adopted {
+            started.run = run;
+            if let Some(Op { kind: OpKind::Child(child), .. }) = self.ops.get_mut(op) {
+                child.run = run;
+            }
+        }
         if !is_detached {
             let (run, workflow) = (started.run, started.workflow.clone());
             let on_parent_end = started.on_parent_end;
             let open = OpenChild { run, workflow, on_parent_end, is_step: false, is_shielded };
             self.children.insert(op, open);
         }
-        if !is_invalid && !self.is_recorded(op) {
+        if !is_invalid && !self.is_recorded(op) && adopted.is_none() {
             let (started, awaits) = (started.clone(), !is_detached);
-            let pending = PendingChild { started, key, awaits, policy: None, requester: None, options };
+            let pending =
+                PendingChild { started, key, awaits, policy: None, requester: None, options, ending };
             self.pending_outbox().children.push(pending);
         }
         if ends_at_once {
@@ -194,6 +219,11 @@ impl OperationTable {
     /// Replaces the parameters of a child with the recorded ones, which are authoritative even if the code has changed.
     pub(super) fn apply_recorded_child(&mut self, recorded: &ChildStarted) {
         let op = recorded.op;
+        if self.adopt(op, |child| child.run == recorded.run).is_some()
+            && let Some(child) = self.children.get_mut(&op)
+        {
+            child.run = recorded.run;
+        }
         let Some(slot) = self.ops.get_mut(op) else { return };
         let OpKind::Child(child) = &mut slot.kind else { return };
         child.input = Some(Ok(recorded.input.clone()));
@@ -332,7 +362,7 @@ impl OperationTable {
     /// Ends a timer that is due, or a hook or child whose timeout is due.
     pub(super) fn fire(&mut self, op: OpNumber) -> bool {
         let outcome = match self.ops.get(op).map(|slot| &slot.kind) {
-            Some(OpKind::Step(_)) | None => return false,
+            Some(OpKind::Step(_) | OpKind::Token(_)) | None => return false,
             Some(OpKind::Timer { .. }) => Ok(Payload::null()),
             Some(OpKind::Hook { name, .. }) => {
                 let message = format!("no payload arrived for hook `{name}` in time");

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use outlast_core::{Codec, Payload, Policy, RunStarted};
+use outlast_core::{Codec, EndPlan, FailureStrategy, Payload, Policy, RunStarted};
 
 use super::hooks::CanRead;
 use super::state::RunState;
@@ -30,6 +30,12 @@ pub(crate) trait ReplayCode: Send + Sync {
 
     /// How many earlier generations of a run are kept.
     fn kept_generations(&self) -> usize;
+
+    /// What the definition of a workflow decides about the ends of its runs.
+    fn end_plan(&self, workflow: &str, version: u32) -> Option<EndPlan>;
+
+    /// What happens when a run fails whose start and definition do not say it.
+    fn default_strategy(&self, workflow: &str) -> FailureStrategy;
 
     /// Whether the step is registered.
     fn has_step(&self, step: &str) -> bool;

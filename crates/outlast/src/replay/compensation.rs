@@ -10,21 +10,26 @@
 //!    (`compensation_started`), and its attempts, retries and outcome are those of a step ([`Machine::advance`]).
 //! 3. The run ends as `run_compensating` says.
 
-use outlast_core::{Event, Failure, Marks, OpNumber, ParentEnd, Status, Stuck, Wait};
+use outlast_core::{Event, Failure, Marks, OpNumber, ParentEnd, Status, Stuck, Timestamp, Wait};
 
 use super::machine::Machine;
 use super::operation_table::{Op, OpKind, OperationTable, Phase, StepOp};
 use super::run_end::final_event;
 use super::saga::compensating_step;
+use super::strategy::NextTryAt;
 use crate::error::Error;
 
 /// How a run ends after its compensations.
 #[derive(Debug)]
 pub(super) struct PendingEnd {
-    ends_as: Status,
-    failure: Failure,
+    pub(super) ends_as: Status,
+    pub(super) failure: Failure,
     /// Whether all compensations are over.
     pub(super) is_done: bool,
+    /// Whether compensations were registered when the run decided.
+    pub(super) compensates: bool,
+    /// The next try of the workflow, if the run does not end but begins again.
+    pub(super) retry: Option<NextTryAt>,
 }
 
 /// The reason of steps that end because their run compensates.
@@ -34,6 +39,13 @@ impl Machine {
     /// Whether the run has stopped running workflow code, and compensates.
     pub(crate) fn is_compensating(&self) -> bool {
         self.compensating.is_some()
+    }
+
+    /// Whether an open step is a compensation.
+    pub(crate) fn is_compensation(&self, op: OpNumber) -> bool {
+        let table = self.state.table.lock();
+        table.compensations.is_some()
+            && matches!(table.ops.get(op).map(|slot| &slot.kind), Some(OpKind::Step(step)) if step.compensates.is_some())
     }
 
     /// The workflow of the run and its version.
@@ -62,19 +74,27 @@ impl Machine {
 
     /// Begins to compensate: from now on no workflow code runs.
     pub(super) fn begin_compensating(&mut self, ends_as: Status, failure: Failure) {
+        self.begin_ending(PendingEnd { ends_as, failure, is_done: false, compensates: true, retry: None });
+    }
+
+    /// Drops the future, and asks everything that the run has begun to stop.
+    pub(super) fn begin_ending(&mut self, end: PendingEnd) {
         // Nothing that the future does while it is dropped counts: the history has its open operations.
         self.state.close();
         self.drop_future();
         self.result = None;
-        let reason = format!("its parent {} ends and compensates", self.state.run());
+        let how = if end.retry.is_some() { "begins again" } else { "ends and compensates" };
+        let reason = format!("its parent {} {how}", self.state.run());
         let mut table = self.state.table.lock();
         table.is_closed = false;
+        // The history alone decides about the numbers of compensations.
+        table.next_op = table.numbered;
         table.end_before_compensating(&reason);
         table.is_closed = true;
         let discarded = std::mem::take(&mut table.discarded);
         drop(table);
         drop(discarded);
-        self.compensating = Some(Box::new(PendingEnd { ends_as, failure, is_done: false }));
+        self.compensating = Some(Box::new(end));
     }
 
     /// Whether steps that nobody attempts must be recorded as ended.
@@ -107,19 +127,23 @@ impl Machine {
         Ok(())
     }
 
-    /// Whether the next compensation can begin, or the run can end: everything that the run has begun is over. The
-    /// machine does not know the attempts at steps that the workflow has dropped.
-    pub(crate) fn can_advance(&self, are_attempts_over: bool) -> bool {
+    /// Whether the next compensation can begin, or the run can end or begin again: everything that the run has begun is
+    /// over. The machine does not know the attempts at steps that the workflow has dropped.
+    pub(crate) fn can_advance(&self, are_attempts_over: bool, now: Timestamp) -> bool {
         let is_running = self.is_compensating() && self.ended.is_none();
-        is_running && are_attempts_over && self.state.table.lock().is_over()
+        let is_over = self.state.table.lock().is_over();
+        is_running && are_attempts_over && is_over && self.retry_due().is_none_or(|retry_at| retry_at <= now)
     }
 
-    /// Begins the next compensation, or ends the run if there is none.
+    /// Begins the next compensation. If there is none, ends the run, or begins it again.
     pub(crate) fn advance(&mut self, events: &mut Vec<Event>) -> Result<(), Stuck> {
         let table = self.state.table.lock();
         let next = table.compensations.as_ref().and_then(|ledger| ledger.compensations.next().cloned());
         drop(table);
         let Some(next) = next else {
+            if let Some(retry) = self.pending_retry() {
+                return self.begin_next_try(retry, events);
+            }
             self.finish_compensating(events);
             return Ok(());
         };
@@ -148,7 +172,9 @@ impl Machine {
 
     /// The marks of the run as far as compensations decide them.
     pub(super) fn marks(&self) -> Marks {
-        let Some(compensating) = &self.compensating else { return Marks::NONE };
+        let Some(compensating) = self.compensating.as_ref().filter(|pending| pending.compensates) else {
+            return Marks::NONE;
+        };
         if self.ended.is_none() {
             return Marks::COMPENSATING;
         }
@@ -201,7 +227,7 @@ impl OperationTable {
     }
 
     /// Whether no steps and children are left.
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.open == 0 && self.children.is_empty()
     }
 

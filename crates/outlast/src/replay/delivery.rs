@@ -2,10 +2,11 @@
 
 use outlast_core::{Event, Failure, MessageId, OpNumber, Outcome, Payload, RunId, Status, Stuck, Timestamp};
 
-use super::hooks::{ReceiveResult, SentPayload};
+use super::hooks::{HookKey, ReceiveResult, SentPayload};
 use super::machine::Machine;
 use super::operation_table::OpKind;
 use super::state::wake_all;
+use super::strategy::cancel_of_retry;
 
 /// Something that a worker delivers to a run.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ pub(crate) enum Delivery {
         attempt: u32,
         failure: Failure,
         retry_at: Timestamp,
-        details: Option<Payload>,
+        details: Option<Box<Payload>>,
     },
     /// A timer, or the timeout of a hook or child, is due.
     Timer { op: OpNumber },
@@ -36,7 +37,9 @@ pub(crate) enum Delivery {
     ChildEnded { op: OpNumber, outcome: Outcome },
     /// A detached child with a key exists.
     ChildDetached { op: OpNumber, run: RunId },
-    /// The world refused to start a child or queued step.
+    /// The run holds the token that an operation requested.
+    TokenTaken { op: OpNumber },
+    /// The world refused to start a child or queued step, or another run holds a token.
     Refused { op: OpNumber, failure: Failure },
 }
 
@@ -67,12 +70,20 @@ impl Machine {
     pub(super) fn event_of(&self, delivery: Delivery) -> Result<Option<Event>, Stuck> {
         match delivery {
             // No hook will take it any more.
-            Delivery::Hook(_) if self.is_compensating() => Ok(None),
+            Delivery::Hook(_) if self.is_ending() => Ok(None),
             Delivery::Hook(sent) => self.received(sent).map(Some),
             Delivery::Wake { op: Some(op), .. } if self.is_step(op) => {
                 // As when the time has come: the end of a pause is not recorded.
                 self.state.table.lock().end_pause(op);
                 Ok(None)
+            }
+            Delivery::ChildEnded { op, outcome } => {
+                let op = self.state.table.lock().awaiting_operation(op);
+                Ok(self.event_of_other(Delivery::ChildEnded { op, outcome }))
+            }
+            Delivery::TokenTaken { op } => Ok(self.is_open_token(op).then_some(Event::TokenTaken { op })),
+            Delivery::Refused { op, failure } if self.is_open_token(op) => {
+                Ok(Some(Event::TokenRefused { op, failure }))
             }
             other => Ok(self.event_of_other(other)),
         }
@@ -82,12 +93,21 @@ impl Machine {
         self.state.table.lock().is_step(op)
     }
 
-    /// The event of a delivery other than a hook payload.
+    /// Whether an operation is a request of a token that the world has not answered.
+    fn is_open_token(&self, op: OpNumber) -> bool {
+        let table = self.state.table.lock();
+        table.is_open(op) && table.is_token(op)
+    }
+
+    /// The event of a delivery other than a hook payload or the answer to a request of a token.
     fn event_of_other(&self, delivery: Delivery) -> Option<Event> {
         let table = self.state.table.lock();
         Some(match delivery {
             // A second cancel changes nothing and is not recorded, nor does one of a run that compensates.
-            Delivery::Cancel { .. } if table.cancelled_at.is_some() || self.is_compensating() => return None,
+            Delivery::Cancel { .. } if table.cancelled_at.is_some() || self.is_ending() => return None,
+            Delivery::Cancel { message, reason, .. } if self.is_retrying() => {
+                cancel_of_retry(message, reason)
+            }
             Delivery::Cancel { message, reason, .. } if table.rules >= 2 => {
                 let (ends, maybe_attempted) = table.ended_by_cancel();
                 Event::CancelRequested { message, reason, pauses: Vec::new(), ends, maybe_attempted }
@@ -96,7 +116,8 @@ impl Machine {
                 let (ends, maybe_attempted) = (Vec::new(), Vec::new());
                 Event::CancelRequested { message, reason, pauses: table.pauses(at), ends, maybe_attempted }
             }
-            Delivery::Compensate { .. } if self.is_compensating() => return None,
+            Delivery::Compensate { .. } if self.is_ending() => return None,
+            Delivery::Compensate { reason } if self.is_retrying() => cancel_of_retry(None, reason),
             Delivery::Compensate { reason } if table.has_unsettled_compensations() => {
                 Event::RunCompensating { ends_as: Status::Cancelled, failure: Failure::terminated(&reason) }
             }
@@ -150,15 +171,15 @@ impl Machine {
             Event::StepFailed { op, failure } => table.is_step(*op) && table.end(*op, Err(failure.clone())),
             Event::TimerFired { op } => table.fire(*op),
             Event::StepRetried { op, attempt, retry_at, details, .. } => {
-                let is_applied = table.pause(*op, *attempt, *retry_at, details.as_ref());
+                let is_applied = table.pause(*op, *attempt, *retry_at, details.as_deref());
                 drop(table);
                 return if is_applied { Ok(()) } else { Err(self.diverged(Some(event), None)) };
             }
             // The workflow has returned, so no hook takes the payload.
             Event::HookReceived { .. } if self.result.is_some() => true,
-            Event::HookReceived { name, message, payload, headers, at, judgement } => {
-                let arrival = (*message, headers.clone(), *at);
-                match table.receive(name, arrival, payload.clone(), judgement) {
+            Event::HookReceived { name, message, payload, headers, at, judgement, to } => {
+                let arrival = (*message, headers.clone(), *at, to.clone());
+                match table.receive(&HookKey::of(name, to), arrival, payload.clone(), judgement) {
                     ReceiveResult::Done => true,
                     ReceiveResult::Unknown => false,
                     ReceiveResult::Rejected => return Ok(()),
@@ -170,10 +191,14 @@ impl Machine {
                 }
             }
             Event::HookTaken { op, message } => table.take_kept(*op, *message),
-            Event::HookRejected { name, message, .. } => {
-                let is_applied = table.reject_kept(name, *message);
+            Event::HookRejected { name, message, reason } => {
+                let is_applied = table.reject_kept(name, *message, reason);
                 drop(table);
                 return if is_applied { Ok(()) } else { Err(self.diverged(Some(event), None)) };
+            }
+            Event::TokenTaken { op } => table.take_token(*op),
+            Event::TokenRefused { op, failure } => {
+                table.is_token(*op) && table.end(*op, Err(failure.clone()))
             }
             Event::ChildCompleted { op, output } => table.end_child(*op, Ok(output.clone())),
             Event::ChildFailed { op, failure } | Event::ChildCancelled { op, failure } => {
@@ -197,12 +222,20 @@ impl Machine {
     /// Applies a delivery that may concern several operations.
     fn apply_to_all(&mut self, event: &Event, requested: &mut Vec<Event>) -> Result<(), Stuck> {
         match event {
+            Event::CancelRequested { reason, .. } if self.is_retrying() => {
+                self.cancel_retry(reason);
+                Ok(())
+            }
             Event::CancelRequested { reason, ends, maybe_attempted, .. } if self.rules() >= 2 => {
                 self.cancel_as_recorded(reason, ends, maybe_attempted, requested)
             }
             Event::CancelRequested { reason, pauses, .. } => self.cancel(reason, pauses, requested),
             Event::TimerWoken { ops, .. } => {
                 self.end_each(ops, |table, op| table.is_timer(op).then(|| Ok(Payload::null())), requested)
+            }
+            Event::RunRetried(retried) => {
+                self.state.table.lock().reopen(retried);
+                Ok(())
             }
             Event::RunCompensating { ends_as, failure } => {
                 self.begin_compensating(*ends_as, failure.clone());
@@ -244,6 +277,7 @@ impl Machine {
                 }
                 let event = match table.ops.get(op).map(|slot| &slot.kind) {
                     Some(OpKind::Child(_)) => Event::ChildFailed { op, failure },
+                    Some(OpKind::Token(_)) => Event::TokenRefused { op, failure },
                     _ => Event::StepFailed { op, failure },
                 };
                 drop(table);

@@ -12,8 +12,20 @@ pub(super) fn matches_recorded(recorded: &Event, requested: &Event, was: &[&str]
         (Event::StepStarted { name: recorded, .. }, Event::StepStarted { name: requested, .. }) => {
             recorded == requested || was.contains(&&**recorded)
         }
-        (Event::HookOpened { name: recorded, .. }, Event::HookOpened { name: requested, .. })
-        | (Event::LoopStarted { name: recorded, .. }, Event::LoopStarted { name: requested, .. })
+        (
+            Event::HookOpened { name: recorded, of: recorded_of, .. },
+            Event::HookOpened { name: requested, of: requested_of, .. },
+        ) => recorded == requested && recorded_of == requested_of,
+        (Event::TokenRequested(recorded), Event::TokenRequested(requested)) => {
+            recorded.name == requested.name
+                && recorded.is_generated == requested.is_generated
+                && recorded.webhook.is_some() == requested.webhook.is_some()
+        }
+        (Event::ReplySent { message: recorded, .. }, Event::ReplySent { message: requested, .. })
+        | (Event::ReplyDropped { message: recorded }, Event::ReplyDropped { message: requested }) => {
+            recorded == requested
+        }
+        (Event::LoopStarted { name: recorded, .. }, Event::LoopStarted { name: requested, .. })
         | (Event::ValueRecorded { name: recorded, .. }, Event::ValueRecorded { name: requested, .. }) => {
             recorded == requested
         }
@@ -61,6 +73,10 @@ pub(super) fn describe(event: &Event, now: Timestamp) -> String {
         Event::TimerCancelled { op } => format!("the drop of timer operation {op}"),
         Event::HookOpened { name, .. } => format!("hook `{name}`"),
         Event::HookClosed { op } => format!("the drop of hook operation {op}"),
+        Event::TokenRequested(requested) => format!("a token for hook `{}`", requested.name),
+        Event::TokenClosed { op } => format!("the end of the token of operation {op}"),
+        Event::ReplySent { .. } => "a reply".into(),
+        Event::ReplyDropped { .. } => "the drop of a message without a reply".into(),
         Event::ValueRecorded { name, .. } => format!("value `{name}`"),
         Event::CompensationRegistered(registered) => format!("compensation `{}`", registered.step),
         Event::CompensationsKept { .. } => "`keep`".into(),

@@ -61,8 +61,21 @@ impl Machine {
             requested.push(Event::RunContinued(Box::new(self.end_generation(next))));
             return Ok(false);
         }
+        self.state.table.lock().keep_tokens();
         self.drop_operations(requested);
-        let mut continued = self.end_generation(next);
+        self.next_generation(next, 0, requested)?;
+        Ok(true)
+    }
+
+    /// Begins the next generation, without polling it, and appends its event. The same input has failed `failed_tries`
+    /// times before.
+    pub(super) fn next_generation(
+        &mut self,
+        next: NextInput,
+        failed_tries: u32,
+        requested: &mut Vec<Event>,
+    ) -> Result<(), Stuck> {
+        let mut continued = RunContinued { failed_tries, ..self.end_generation(next) };
         let mut old = self.state.table.lock();
         let kept = old.hooks.take_kept_payloads();
         continued.kept = kept.iter().map(|(_, payload)| payload.place()).collect();
@@ -79,7 +92,7 @@ impl Machine {
         drop(table);
         self.begin_generation(Arc::new(state), &continued.started)?;
         requested.push(Event::RunContinued(Box::new(continued)));
-        Ok(true)
+        Ok(())
     }
 
     /// Drops the future and all operations that it leaves behind, and appends the events.
@@ -114,7 +127,9 @@ impl Machine {
             started,
             children: table.carried_children(),
             kept: Vec::new(),
+            failed_tries: 0,
             previous: table.previous_generations(self.code.kept_generations()),
+            tokens: table.carried_tokens(),
         }
     }
 

@@ -10,9 +10,10 @@ use super::operation_table::{Op, OpKind, Phase};
 impl Machine {
     /// The holder's columns after a turn. Columns that the machine does not determine keep their values.
     pub(crate) fn shown(&self, before: &HolderColumns) -> HolderColumns {
-        let marks = before.marks.without(Marks::COMPENSATING).with(self.marks());
-        // A run that compensates takes no payloads any more.
-        let kept = if self.is_compensating() { before.kept } else { self.kept() };
+        let marks =
+            before.marks.without(Marks::COMPENSATING).with(self.marks()).with(self.marks_of_strategy());
+        // A run that ends takes no payloads any more.
+        let kept = if self.is_ending() { before.kept } else { self.kept() };
         let continued = self.generation() - 1;
         HolderColumns { kept, marks, continued, ..before.clone() }
     }

@@ -30,7 +30,8 @@ use serde::de::DeserializeOwned;
 use super::children::carried_child;
 use super::hooks::carried_payload;
 use super::names::name_problem;
-use super::operation_table::{OperationTable, Phase, random_seed};
+use super::operation_table::{OperationTable, Phase};
+use super::random::random_seed;
 use super::state::{OUTSIDE_TURN_PANIC, RunState};
 use crate::error::{Error, stuck_on_unreadable};
 
@@ -55,6 +56,8 @@ struct OpenLoop {
     /// The registered compensations before the iteration, and the sagas.
     unsettled: usize,
     sagas: usize,
+    /// The number of tokens that the run held before the iteration.
+    tokens: usize,
     /// What the context was used for when the code of the loop was polled last.
     seen: UsedContext,
     /// Whether the iteration cannot be skipped because of something outside of the loop.
@@ -99,6 +102,7 @@ impl OperationTable {
             first_op: 0,
             unsettled: 0,
             sagas: 0,
+            tokens: 0,
             seen: UsedContext::default(),
             is_disturbed: false,
         };
@@ -114,15 +118,17 @@ impl OperationTable {
         let (first_op, seen) = (self.next_op, self.used_context());
         let unsettled = self.unsettled_compensations();
         let sagas = self.compensations.as_ref().map_or(0, |ledger| ledger.sagas_count());
+        let (tokens, _) = self.tokens.as_ref().map_or((0, 0), |tokens| tokens.counts(first_op));
         if let Some(open) = self.open_loop(of) {
             (open.first_op, open.seen, open.is_disturbed) = (first_op, seen, is_disturbed);
-            (open.unsettled, open.sagas) = (unsettled, sagas);
+            (open.unsettled, open.sagas, open.tokens) = (unsettled, sagas, tokens);
         }
     }
 
     /// Drops what the iteration has left open, and returns whether a replay can skip the iteration.
     fn can_skip_iteration(&mut self, of: OpNumber) -> bool {
-        let Some(&mut OpenLoop { first_op, is_disturbed, after, unsettled, .. }) = self.open_loop(of) else {
+        let Some(&mut OpenLoop { first_op, is_disturbed, after, unsettled, tokens, .. }) = self.open_loop(of)
+        else {
             return false;
         };
         if is_disturbed || self.cancelled_at.is_some() || self.refusals.is_some() {
@@ -134,7 +140,9 @@ impl OperationTable {
             let dropped = self.drop_operation(op);
             self.discarded.extend(dropped);
         }
-        let is_left = self.ops.iter().any(|(op, _)| op.0 >= first_op);
+        // A token that outlives the iteration, or was closed in it, must be known after it.
+        let held = self.tokens.as_ref().map_or((0, 0), |tokens| tokens.counts(first_op));
+        let is_left = self.ops.iter().any(|(op, _)| op.0 >= first_op) || held != (tokens, 0);
         let ledger = self.compensations.as_ref();
         let is_registered = ledger.is_some_and(|ledger| {
             ledger.compensations.iter().any(|entry| entry.op > after && entry.is_unsettled())
@@ -188,7 +196,7 @@ impl OperationTable {
     }
 
     /// Keeps payloads that had arrived before a cut.
-    fn carry_payloads(&mut self, kept: Vec<(Arc<str>, super::hooks::ArrivedPayload)>) {
+    fn carry_payloads(&mut self, kept: Vec<(super::hooks::HookKey, super::hooks::ArrivedPayload)>) {
         let taken = self.ops.iter().filter_map(|(_, slot)| slot.kind.arrival());
         let arrived = taken.map(super::hooks::Arrival::number).max().map_or(0, |last| last + 1);
         self.hooks.forget_arrivals(arrived);

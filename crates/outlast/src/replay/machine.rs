@@ -413,13 +413,18 @@ impl Machine {
     /// The earliest time at which a timer, a timeout, a retry or the deadline of the run is due.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         let first = self.state.table.lock().due.first().map(|(at, _)| *at);
-        first.into_iter().chain(self.deadline()).min()
+        first.into_iter().chain(self.deadline()).chain(self.retry_due()).min()
     }
 
     /// The deadline of the run; `None` once the run was cancelled or has ended.
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
-        let is_over = || self.ended.is_some() || self.is_compensating() || self.state.is_cancelled();
+        let is_over = || self.ended.is_some() || self.is_ending() || self.state.is_cancelled();
         self.state.deadline().filter(|_| !is_over())
+    }
+
+    /// The run as its code sees it.
+    pub(crate) fn run_state(&self) -> &RunState {
+        &self.state
     }
 
     /// The headers of the run.
@@ -466,7 +471,7 @@ impl Machine {
 
     /// Takes the outbox of the turn.
     pub(crate) fn take_outbox(&mut self, mut id: impl FnMut() -> MessageId) -> Option<Box<Outbox>> {
-        let PendingOutbox { children, messages, tags, writes, .. } =
+        let PendingOutbox { children, messages, tags, writes, mut tokens, replies, .. } =
             *self.state.table.lock().pending_outbox.take()?;
         let (run, headers) = (self.state.run(), self.state.headers());
         let root = self.state.parent().map_or(run, |parent| parent.root);
@@ -481,6 +486,11 @@ impl Machine {
             messages: messages.collect(),
             tags,
             writes,
+            tokens: {
+                tokens.taken.sort_by_key(|taken| taken.hash);
+                tokens
+            },
+            replies,
         }))
     }
 
@@ -502,7 +512,9 @@ impl Machine {
     pub(crate) fn waits(&self) -> Vec<Wait> {
         let table = self.state.table.lock();
         if self.is_compensating() {
-            return table.waits_of_compensations();
+            let waits = table.waits_of_compensations();
+            drop(table);
+            return waits.into_iter().chain(self.retry_wait()).collect();
         }
         if self.result.is_some() { table.awaited_children().collect() } else { table.waits() }
     }
@@ -512,7 +524,9 @@ impl Machine {
     pub(crate) fn all_waits(&self) -> Vec<Wait> {
         let table = self.state.table.lock();
         if self.is_compensating() {
-            return table.waits_of_compensations();
+            let waits = table.waits_of_compensations();
+            drop(table);
+            return waits.into_iter().chain(self.retry_wait()).collect();
         }
         if self.result.is_some() { table.awaited_children().collect() } else { table.all_waits().collect() }
     }

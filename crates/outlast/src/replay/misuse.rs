@@ -39,6 +39,22 @@ impl RunState {
         true
     }
 
+    /// Whether a handle that is not one of an operation is dropped outside of the run's turn. This is a mistake only if
+    /// `matters`.
+    pub(super) fn is_handle_dropped_outside_turn(
+        &self,
+        matters: impl FnOnce() -> bool,
+        action: impl FnOnce() -> String,
+    ) -> bool {
+        if polling::is_turn_of(self) {
+            return false;
+        }
+        if !self.table.lock().is_closed && matters() {
+            self.report_use_outside_turn(action());
+        }
+        true
+    }
+
     #[cold]
     fn report_use_outside_turn(&self, action: String) {
         // Also after the machine was dropped: an attempt may hold the context of an earlier replay.
@@ -67,6 +83,7 @@ impl RunState {
             Some(OpKind::Step(step)) => format!("step `{}`", step.new.name),
             Some(OpKind::Hook { name, .. }) => format!("hook `{name}`"),
             Some(OpKind::Child(child)) => format!("child `{}`", child.workflow),
+            Some(OpKind::Token(token)) => format!("hook `{}`", token.name()),
             Some(OpKind::Timer { .. }) => "a timer".to_owned(),
             None => return format!("operation {op}"),
         };

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use outlast_core::limits::OPEN_OPERATIONS_MAX;
 use outlast_core::{
-    Event, EventPlace, Failure, FailureKind, OpNumber, Payload, Queued, RunContinued, RunId, Stuck, Tags,
-    Timestamp,
+    Event, EventPlace, Failure, FailureKind, MessageId, OpNumber, Payload, Queued, RunContinued, RunId,
+    Stuck, Tags, Timestamp,
 };
 
 use super::cancel::{REFUSED, Refusals};
@@ -21,8 +21,11 @@ use super::history_index::HistoryIndex;
 use super::hooks::{Arrival, ArrivedPayload, CanRead, Hooks};
 use super::iteration::Loops;
 use super::operation_map::OperationMap;
+use super::random::random_seed;
+use super::retried::Adoption;
 use super::saga::Ledger;
 use super::state::NewStep;
+use super::tokens::{HeldTokens, TokenOp};
 
 /// The operations of a run, and everything else that the lock of its state protects.
 pub(super) struct OperationTable {
@@ -33,9 +36,14 @@ pub(super) struct OperationTable {
     pub(super) rules: u32,
     /// The priority of the run.
     pub(super) priority: u8,
+    /// The deadline of the run, which a retry can change.
+    pub(super) deadline: Option<Timestamp>,
     /// The operations that have no outcome yet, or whose outcome the workflow has not taken.
     pub(super) ops: OperationMap,
     pub(super) next_op: u64,
+    /// The number after the last operation that has an event. An operation that is dropped before it is requested uses a
+    /// number of the workflow, but the history does not have it.
+    pub(super) numbered: u64,
     pub(super) now: Timestamp,
     /// The place in the history of the delivery that is applied.
     pub(super) place: EventPlace,
@@ -83,8 +91,12 @@ pub(super) struct OperationTable {
     pub(super) replayed_tags: Tags,
     /// The registered compensations; `None` in most runs.
     pub(super) compensations: Option<Box<Ledger>>,
+    /// Children that a retry has left behind; `None` in most runs.
+    pub(super) adoption: Option<Box<Adoption>>,
     /// The loops of the run; `None` in most runs.
     pub(super) loops: Option<Box<Loops>>,
+    /// The tokens that the run holds; `None` in most runs.
+    pub(super) tokens: Option<Box<HeldTokens>>,
     /// The first event of the turn with which the generation began.
     pub(super) begin_turn: u64,
     /// Those of earlier generations that are not deleted.
@@ -177,8 +189,12 @@ pub(super) enum OpKind {
         can_read: CanRead,
         /// The arrival of the payload that the hook has taken.
         taken: Option<Box<Arrival>>,
+        /// The operation that took the token to which the payload is sent, and the token.
+        of: Option<OpNumber>,
+        token: Option<Arc<str>>,
     },
     Child(Box<ChildOp>),
+    Token(Box<TokenOp>),
 }
 
 impl OpKind {
@@ -229,6 +245,8 @@ pub(super) struct StepOp {
     pub(super) queued: Option<Box<Queued>>,
     /// The registration of the compensation that the step carries out.
     pub(super) compensates: Option<OpNumber>,
+    /// The message of the last retry that has opened the step again.
+    pub(super) reopened_by: Option<MessageId>,
 }
 
 impl OperationTable {
@@ -239,8 +257,10 @@ impl OperationTable {
             workflow: started.workflow.clone(),
             rules: started.rules,
             priority: started.priority,
+            deadline: started.deadline,
             ops: OperationMap::default(),
             next_op: begin.next_op.0,
+            numbered: begin.next_op.0,
             now,
             place: EventPlace::default(),
             random: random_seed(run, begin.next_op),
@@ -266,7 +286,9 @@ impl OperationTable {
             writes_count: 0,
             replayed_tags: Tags::new(),
             compensations: None,
+            adoption: None,
             loops: None,
+            tokens: HeldTokens::carried(&begin.tokens),
             begin_turn: 0,
             previous: begin.previous.clone(),
             discarded: Vec::new(),
@@ -310,6 +332,7 @@ impl OperationTable {
     /// Adds an event that takes effect without waiting.
     pub(super) fn recorded(&mut self, event: Event) {
         if !self.is_closed {
+            self.note_number(&event);
             self.decisions.push(Decision::Recorded(event));
         }
     }
@@ -444,6 +467,8 @@ impl OperationTable {
             }
             (Phase::Open, OpKind::Timer { .. }) => self.dropped(Event::TimerCancelled { op }),
             (Phase::Open, OpKind::Hook { .. }) => self.dropped(Event::HookClosed { op }),
+            (Phase::Open, OpKind::Token(token)) => self.drop_token_request(op, token),
+            (Phase::Ended(Ok(_)), OpKind::Token(_)) => self.close_token(op, false),
             (Phase::Open, OpKind::Child(child)) if child.is_carried => {}
             (Phase::Open, OpKind::Child(child)) => {
                 if child.is_cancelled_on_drop && !slot.is_cancelled {
@@ -464,8 +489,15 @@ impl OperationTable {
         Some(slot)
     }
 
-    fn dropped(&mut self, event: Event) {
+    pub(super) fn dropped(&mut self, event: Event) {
         self.decisions.push(Decision::Dropped(event));
+    }
+
+    /// Removes drops that were not taken yet.
+    pub(super) fn forget_dropped(&mut self, is_forgotten: impl Fn(&Event) -> bool) {
+        let is_forgotten =
+            |decision: &Decision| matches!(decision, Decision::Dropped(event) if is_forgotten(event));
+        self.decisions.retain(|decision| !is_forgotten(decision));
     }
 
     /// Records that the workflow has cancelled an operation.
@@ -478,7 +510,12 @@ impl OperationTable {
         let mut decisions = std::mem::take(&mut self.decisions);
         for decision in decisions.drain(..) {
             match decision {
-                Decision::Dropped(event) | Decision::Recorded(event) => requested.push(event),
+                Decision::Dropped(event) | Decision::Recorded(event) => {
+                    if let Event::TokenClosed { op } = event {
+                        self.free_closed_token(op);
+                    }
+                    requested.push(event);
+                }
                 Decision::Created(op) => requested.extend(self.request(op)),
             }
         }
@@ -498,15 +535,26 @@ impl OperationTable {
     /// Takes the decisions of the poll in which the workflow returned an error, before its compensations run: what it
     /// dropped and recorded. What it created in that poll is discarded.
     pub(super) fn take_decisions_before_compensating(&mut self, requested: &mut Vec<Event>) {
-        requested.extend(self.decisions.drain(..).filter_map(|decision| match decision {
+        let decisions: Vec<_> = self.decisions.drain(..).collect();
+        requested.extend(decisions.into_iter().filter_map(|decision| match decision {
+            Decision::Dropped(event @ Event::TokenClosed { op }) => {
+                self.free_closed_token(op);
+                Some(event)
+            }
             Decision::Recorded(event) | Decision::Dropped(event) => Some(event),
             Decision::Created(_) => None,
         }));
     }
 
+    /// Notes that the operation of an event has one.
+    pub(super) fn note_number(&mut self, event: &Event) {
+        self.numbered = self.numbered.max(event.op().map_or(0, |op| op.0 + 1));
+    }
+
     /// Requests a created operation, and returns the event of the request.
     pub(super) fn request(&mut self, op: OpNumber) -> Option<Event> {
         let event = self.request_created(op)?;
+        self.note_number(&event);
         self.note_event(&event);
         Some(event)
     }
@@ -519,6 +567,7 @@ impl OperationTable {
         self.open += 1;
         let event = match &mut slot.kind {
             OpKind::Child(_) => return self.request_child(op),
+            OpKind::Token(_) => return self.request_token(op),
             OpKind::Step(step) => {
                 let input = match &step.input {
                     Some(Ok(input)) => input.clone(),
@@ -533,7 +582,7 @@ impl OperationTable {
                 }
                 self.active += 1;
                 self.startable.push(op);
-                step.started(op, input, None)
+                step.started(op, input, self.rules)
             }
             OpKind::Timer { due, started_at, fire_at } => {
                 *started_at = now;
@@ -541,12 +590,12 @@ impl OperationTable {
                 self.due.insert((*fire_at, op));
                 Event::TimerStarted { op, fire_at: *fire_at }
             }
-            OpKind::Hook { name, timeout, timeout_at, .. } => {
+            OpKind::Hook { name, timeout, timeout_at, of, token, .. } => {
                 *timeout_at = timeout.map(|timeout| now.plus(timeout));
                 self.due.extend(timeout_at.map(|at| (at, op)));
-                let (name, timeout_at) = (name.clone(), *timeout_at);
-                self.hook_opened(op, &name);
-                Event::HookOpened { op, name, timeout_at }
+                let (name, timeout_at, of, token) = (name.clone(), *timeout_at, *of, token.clone());
+                self.hook_opened(op, &name, token.as_ref());
+                Event::HookOpened { op, name, timeout_at, of }
             }
         };
         Some(event)
@@ -557,9 +606,10 @@ impl OperationTable {
     pub(super) fn apply_recorded_request(&mut self, event: &Event) {
         match event {
             Event::ChildStarted(child) => return self.apply_recorded_child(child),
-            Event::StepStarted { op, input, queued, .. } => {
+            Event::TokenRequested(requested) => return self.apply_recorded_token(requested),
+            Event::StepStarted { op, input, queued, is_transactional, .. } => {
                 self.note_event(event);
-                return self.apply_recorded_step(*op, Some(input), queued.as_deref());
+                return self.apply_recorded_step(*op, Some((input, *is_transactional)), queued.as_deref());
             }
             Event::CompensationStarted { op, queued, .. } => {
                 return self.apply_recorded_step(*op, None, queued.as_deref());
@@ -606,49 +656,6 @@ impl OperationTable {
         true
     }
 
-    /// Pauses a step whose attempt failed until `retry_at`. Returns false when it is not an open step in place.
-    pub(super) fn pause(
-        &mut self,
-        op: OpNumber,
-        attempt: u32,
-        retry_at: Timestamp,
-        details: Option<&Payload>,
-    ) -> bool {
-        let Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) = self.ops.get_mut(op) else {
-            return false;
-        };
-        if step.queued.is_some() {
-            return false;
-        }
-        step.failed = attempt;
-        if let Some(details) = details {
-            step.details = Some(details.clone());
-        }
-        step.attempting = false;
-        // It may still be listed from before the failed attempt.
-        self.startable.retain(|startable| *startable != op);
-        match step.retry_at.replace(retry_at) {
-            // The end of a pause is not recorded: in a replay one pause directly follows another.
-            Some(over) => drop(self.due.remove(&(over, op))),
-            None => self.active -= 1,
-        }
-        self.due.insert((retry_at, op));
-        true
-    }
-
-    /// Ends the pause of a step, so that it can be attempted.
-    pub(super) fn end_pause(&mut self, op: OpNumber) {
-        let Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) = self.ops.get_mut(op) else {
-            return;
-        };
-        if let Some(at) = step.retry_at.take() {
-            step.paused_until = Some(at);
-            self.due.remove(&(at, op));
-            self.active += 1;
-            self.startable.push(op);
-        }
-    }
-
     pub(super) fn is_step(&self, op: OpNumber) -> bool {
         matches!(self.ops.get(op), Some(Op { kind: OpKind::Step(_), .. }))
     }
@@ -673,20 +680,13 @@ impl OperationTable {
                     self.due.remove(&(at, op));
                 }
             }
-            OpKind::Hook { name, timeout_at, .. } => {
+            OpKind::Hook { name, timeout_at, token, .. } => {
                 if let Some(at) = timeout_at {
                     self.due.remove(&(*at, op));
                 }
-                self.hooks.hook_closed(op, name);
+                self.hooks.hook_closed(op, name, token.as_ref());
             }
+            OpKind::Token(_) => {}
         }
     }
-}
-
-/// The seed of a generation's random numbers: from the id of the run, and from the number of its first operation, so
-/// that no two generations have the same sequence.
-pub(super) fn random_seed(run: RunId, first_op: OpNumber) -> u64 {
-    let bits = run.bits();
-    let seed = (bits >> 64) as u64 ^ bits as u64;
-    seed ^ first_op.0.wrapping_mul(0xd6e8_feb8_6659_fd93)
 }

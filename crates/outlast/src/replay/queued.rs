@@ -13,8 +13,7 @@ use super::children::{OpenChild, PendingChild};
 use super::operation_table::{Op, OpKind, OperationTable, Phase, StepOp};
 use super::state::NewStep;
 
-/// The version of the workflows whose runs are queued steps.
-pub(crate) const QUEUED_VERSION: u32 = 1;
+pub(crate) use outlast_core::strategy::QUEUED_VERSION;
 
 impl StepOp {
     /// A step that was not requested yet.
@@ -29,14 +28,19 @@ impl StepOp {
             attempting: false,
             queued: None,
             compensates: None,
+            reopened_by: None,
         }
     }
 
-    /// The event of its request.
-    pub(super) fn started(&self, op: OpNumber, input: Payload, queued: Option<Box<Queued>>) -> Event {
+    /// The event of its request, if it is not queued.
+    pub(super) fn started(&self, op: OpNumber, input: Payload, rules: u32) -> Event {
         match self.compensates {
-            Some(of) => Event::CompensationStarted { op, of, queued },
-            None => Event::StepStarted { op, name: self.new.name.clone(), input, queued },
+            Some(of) => Event::CompensationStarted { op, of, queued: None },
+            None => {
+                let (name, policy) = (self.new.name.clone(), &self.new.policy);
+                let (is_once, is_transactional) = (records_once(policy, rules), policy.is_transactional);
+                Event::StepStarted { op, name, input, queued: None, is_once, is_transactional }
+            }
         }
     }
 
@@ -75,32 +79,70 @@ impl OperationTable {
         step.queued = Some(Box::new(queued.clone()));
         self.children.insert(op, open_child(&queued, &name, is_shielded));
         if !is_invalid && !self.is_recorded(op) {
-            let started = child_started(op, &queued, &name, input.clone());
-            let requester = Requester { workflow: self.workflow.clone(), tags: self.tags.clone() };
-            let (policy, requester) = (queued_policy(policy), Some(Box::new(requester)));
-            let pending = PendingChild { started, key: None, awaits: true, policy, requester, options: None };
-            self.pending_outbox().children.push(pending);
+            self.start_queued(child_started(op, &queued, &name, input.clone()), policy);
         }
         let queued = Some(Box::new(queued));
         Some(match compensates {
             Some(of) => Event::CompensationStarted { op, of, queued },
-            None => Event::StepStarted { op, name, input, queued },
+            None => {
+                let (is_once, is_transactional) =
+                    (records_once(&policy, self.rules), policy.is_transactional);
+                Event::StepStarted { op, name, input, queued, is_once, is_transactional }
+            }
         })
     }
 
-    /// Replaces the input and the queue of a step with the recorded ones, which are authoritative even if the code has
-    /// changed. The input of a compensation is not recorded.
+    /// Starts the run of a queued step with the next commit.
+    fn start_queued(&mut self, started: ChildStarted, policy: Policy) {
+        let requester = Requester { workflow: self.workflow.clone(), tags: self.tags.clone() };
+        let (policy, requester) = (queued_policy(policy), Some(Box::new(requester)));
+        let (key, options, ending) = (None, None, None);
+        let pending = PendingChild { started, key, awaits: true, policy, requester, options, ending };
+        self.pending_outbox().children.push(pending);
+    }
+
+    /// Starts the run of an open operation again, under the id that it has now: with the next commit, without its key,
+    /// which may name the earlier run.
+    pub(super) fn start_again(&mut self, op: OpNumber) {
+        match self.ops.get(op).map(|slot| &slot.kind) {
+            Some(OpKind::Step(step)) => {
+                let Some(queued) = step.queued.as_deref() else { return };
+                let input = step.input.clone().and_then(Result::ok).unwrap_or_else(Payload::null);
+                let (started, policy) = (child_started(op, queued, &step.new.name, input), step.new.policy);
+                self.start_queued(started, policy);
+            }
+            Some(OpKind::Child(child)) => {
+                let (options, ending) = (child.options.clone(), child.ending.clone());
+                let (started, key) = (child.started(op), None);
+                let pending = PendingChild {
+                    started,
+                    key,
+                    awaits: true,
+                    policy: None,
+                    requester: None,
+                    options,
+                    ending,
+                };
+                self.pending_outbox().children.push(pending);
+            }
+            _ => {}
+        }
+    }
+
+    /// Replaces the input and the queue of a step, and whether it is transactional, with what is recorded, which is
+    /// authoritative even if the code has changed. Only the queue of a compensation is recorded.
     pub(super) fn apply_recorded_step(
         &mut self,
         op: OpNumber,
-        input: Option<&Payload>,
+        started: Option<(&Payload, bool)>,
         recorded: Option<&Queued>,
     ) {
         let Some(Op { phase, kind: OpKind::Step(step), is_shielded, .. }) = self.ops.get_mut(op) else {
             return;
         };
-        if let Some(input) = input {
+        if let Some((input, is_transactional)) = started {
             step.input = Some(Ok(input.clone()));
+            step.new.policy.is_transactional = is_transactional;
         }
         if step.queued.is_none() && recorded.is_none() || !matches!(phase, Phase::Open) {
             return;
@@ -201,6 +243,11 @@ fn queued_policy(mut policy: Policy) -> Option<Box<Policy>> {
     policy.queue = Policy::DEFAULT.queue;
     policy.priority = Policy::DEFAULT.priority;
     (policy != Policy::DEFAULT).then(|| Box::new(policy))
+}
+
+/// Whether the request of a step records that it is attempted at most once. Runs with rules 1 do not.
+fn records_once(policy: &Policy, rules: u32) -> bool {
+    rules >= 2 && policy.is_at_most_once
 }
 
 fn without_queue(step: &str) -> Failure {

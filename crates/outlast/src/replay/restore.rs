@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use outlast_core::cut::is_skipped;
 use outlast_core::{
     Codec, Event, OpNumber, Payload, Policy, Queued, ReplayHistory, RunId, Status, Stuck, StuckReason,
     TurnRecord,
@@ -15,11 +16,14 @@ use super::operation_table::{Op, OpKind, OperationTable, Phase, StepOp};
 use super::queued::open_child;
 use super::saga::compensating_step;
 use super::state::{NewStep, RunState};
+use super::strategy::{ArrivedEvents, arrived_events};
 
-/// Whether a history records that the run compensates.
+/// Whether a history records that the run compensates, or is about to begin again.
 pub(super) fn is_compensating(history: &[TurnRecord]) -> bool {
-    let mut events = history.iter().rev().flat_map(|turn| turn.events.iter().rev());
-    events.any(|event| matches!(event, Event::RunCompensating { .. }))
+    let events = history.iter().rev().flat_map(|turn| turn.events.iter().rev());
+    // Turns of earlier generations may be among them, because of payloads that no hook has taken.
+    let mut of_generation = events.take_while(|event| !matches!(event, Event::RunContinued(_)));
+    of_generation.any(|event| matches!(event, Event::RunCompensating { .. } | Event::RunRetrying(_)))
 }
 
 impl Machine {
@@ -35,12 +39,19 @@ impl Machine {
             stuck(StuckReason::Unreadable, message)
         })?;
         let state = RunState::new(run, &history.begin, codec.clone(), history.begun_at);
-        state.table.lock().compensations = Some(Box::default());
+        let mut table = state.table.lock();
+        table.compensations = Some(Box::default());
+        table.begin_turn = history.turns.first().map_or(0, |turn| turn.seq);
+        drop(table);
         let mut machine = Self::without_future(Arc::new(state), code);
-        for (turn, events) in history.turns_with_events() {
+        let arrived = arrived_events(&history);
+        for turn in &history.turns {
             machine.set_time(turn.at);
-            for event in events {
-                machine.restore_event(event)?;
+            machine.set_first_event(turn.seq);
+            let numbered = (turn.seq..).zip(&turn.events);
+            for (number, event) in numbered.filter(|(number, _)| !is_skipped(&history.skips, *number)) {
+                machine.state.table.lock().place.event = number;
+                machine.restore_event(event, &arrived)?;
             }
         }
         // What it would send was sent.
@@ -48,12 +59,21 @@ impl Machine {
         Ok(machine)
     }
 
-    fn restore_event(&mut self, event: &Event) -> Result<(), Stuck> {
+    fn restore_event(&mut self, event: &Event, arrived: &ArrivedEvents) -> Result<(), Stuck> {
         match event {
             Event::RunCompensating { ends_as, failure } => {
                 self.begin_compensating(*ends_as, failure.clone());
                 return Ok(());
             }
+            Event::RunRetrying(retrying) => {
+                self.restore_retrying(retrying, arrived);
+                return Ok(());
+            }
+            Event::CancelRequested { reason, .. } if self.is_retrying() => {
+                self.cancel_retry(reason);
+                return Ok(());
+            }
+            Event::HookReceived { .. } => self.restore_arrival(event),
             Event::CompensationStarted { op, of, queued } => {
                 self.restore_compensation(*op, *of, queued.as_deref())?;
             }
@@ -61,9 +81,8 @@ impl Machine {
         }
         let mut table = self.state.table.lock();
         table.note_event(event);
-        if let Some(op) = event.op() {
-            table.next_op = table.next_op.max(op.0 + 1);
-        }
+        table.note_number(event);
+        table.next_op = table.next_op.max(table.numbered);
         table.restore_event(event);
         drop(table);
         if let Some(status) = Status::of_final(event) {
@@ -100,14 +119,16 @@ impl Machine {
 impl OperationTable {
     fn restore_event(&mut self, event: &Event) {
         match event {
-            Event::StepStarted { op, name, input, queued } => {
-                let step = restored_step(name, input);
+            Event::RunRetried(retried) => self.reopen(retried),
+            Event::StepStarted { op, name, input, queued, is_transactional, .. } => {
+                let mut step = restored_step(name, input);
+                step.new.policy.is_transactional = *is_transactional;
                 self.restore_step(*op, step, queued.as_deref());
             }
             Event::StepCompleted { op, output } => drop(self.end(*op, Ok(output.clone()))),
             Event::StepFailed { op, failure } => drop(self.end(*op, Err(failure.clone()))),
             Event::StepRetried { op, attempt, retry_at, details, .. } => {
-                self.pause(*op, *attempt, *retry_at, details.as_ref());
+                self.pause(*op, *attempt, *retry_at, details.as_deref());
             }
             Event::StepDropped { op } => {
                 if self.is_open(*op) {

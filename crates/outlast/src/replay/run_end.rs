@@ -65,6 +65,13 @@ impl Machine {
 
     /// Handles the result of the workflow. A run with children that it must wait for ends when they have ended.
     pub(super) fn workflow_returned(&mut self, result: Result<Payload, Error>, requested: &mut Vec<Event>) {
+        let result = match result {
+            Err(error) => match self.retry_after_return(error, requested) {
+                Ok(()) => return,
+                Err(error) => Err(error),
+            },
+            Ok(output) => Ok(output),
+        };
         let has_unsettled = self.state.table.lock().has_unsettled_compensations();
         let result = match result {
             Err(error) if has_unsettled => return self.compensate_after_return(error, requested),

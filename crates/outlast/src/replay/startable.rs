@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use outlast_core::{OpNumber, Payload, Policy, Stuck, StuckReason, Timestamp};
+use outlast_core::{MessageId, OpNumber, Payload, Policy, Stuck, StuckReason, Timestamp};
 
 use super::code::ReplayCode;
 use super::machine::{Machine, stuck};
@@ -28,6 +28,8 @@ pub(crate) struct StepToAttempt {
     pub(crate) begins_after_cancel: bool,
     /// The code of a step that is written in place.
     pub(crate) call: Option<StepCall>,
+    /// The message of the retry that has opened the step again.
+    pub(crate) reopened_by: Option<MessageId>,
 }
 
 impl Machine {
@@ -162,6 +164,49 @@ impl Machine {
 }
 
 impl OperationTable {
+    /// Pauses a step whose attempt failed until `retry_at`. Returns false when it is not an open step in place.
+    pub(super) fn pause(
+        &mut self,
+        op: OpNumber,
+        attempt: u32,
+        retry_at: Timestamp,
+        details: Option<&Payload>,
+    ) -> bool {
+        let Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) = self.ops.get_mut(op) else {
+            return false;
+        };
+        if step.queued.is_some() {
+            return false;
+        }
+        step.failed = attempt;
+        if let Some(details) = details {
+            step.details = Some(details.clone());
+        }
+        step.attempting = false;
+        // It may still be listed from before the failed attempt.
+        self.startable.retain(|startable| *startable != op);
+        match step.retry_at.replace(retry_at) {
+            // The end of a pause is not recorded: in a replay one pause directly follows another.
+            Some(over) => drop(self.due.remove(&(over, op))),
+            None => self.active -= 1,
+        }
+        self.due.insert((retry_at, op));
+        true
+    }
+
+    /// Ends the pause of a step, so that it can be attempted.
+    pub(super) fn end_pause(&mut self, op: OpNumber) {
+        let Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) = self.ops.get_mut(op) else {
+            return;
+        };
+        if let Some(at) = step.retry_at.take() {
+            step.paused_until = Some(at);
+            self.due.remove(&(at, op));
+            self.active += 1;
+            self.startable.push(op);
+        }
+    }
+
     /// Whether an operation is an open step that is not paused between two attempts.
     pub(super) fn is_startable(&self, op: OpNumber) -> bool {
         matches!(self.ops.get(op), Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) if step.retry_at.is_none())
@@ -215,6 +260,7 @@ impl OperationTable {
             is_cancelled: self.rules < 2 && self.cancelled_at.is_some_and(|before| op.0 < before),
             begins_after_cancel: self.rules < 2,
             call: step.new.call.clone(),
+            reopened_by: step.reopened_by,
         })
     }
 }

@@ -13,12 +13,11 @@ use outlast_core::limits::NAME_BYTES_MAX;
 use outlast_core::queue::{check_name, check_priority, check_queue, default_queue, step_of_workflow};
 use outlast_core::refusal::check_tags;
 use outlast_core::{
-    Codec, Event, Failure, FailureKind, Headers, OpNumber, Parent, ParentEnd, Payload, Policy, Requester,
+    Codec, EndPlan, Failure, FailureKind, Headers, OpNumber, Parent, ParentEnd, Payload, Policy, Requester,
     RunContinued, RunId, RunStarted, Stuck, Tags, Timestamp,
 };
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use super::cancel::REFUSED;
 use super::children::ChildOp;
@@ -26,10 +25,10 @@ use super::handle::OpHandle;
 use super::hooks::{Arrival, CanRead};
 use super::misuse::OUTSIDE_TURN;
 use super::names::{hook_problem, name_problem, step_problem};
-use super::operation_table::{FireTime, Op, OpKind, OperationTable, Phase, Recording, StepOp};
+use super::operation_table::{FireTime, Op, OpKind, OperationTable, Phase, StepOp};
 use super::waker::RunWaker;
 use crate::authoring::registry::StepCall;
-use crate::error::{Error, kind_of_payload, stuck_on_unreadable};
+use crate::error::{Error, kind_of_payload};
 
 /// The state that the future of one run and the engine share.
 pub(crate) struct RunState {
@@ -42,9 +41,12 @@ pub(crate) struct RunState {
     key: Option<Box<str>>,
     headers: Arc<Headers>,
     parent: Option<Parent>,
-    deadline: Option<Timestamp>,
     policy: Option<Box<Policy>>,
     requester: Option<Box<Requester>>,
+    pub(super) ending: Option<Box<EndPlan>>,
+    /// The input of the generation: it may be retried.
+    pub(super) input: Payload,
+    pub(super) failed_tries: u32,
     codec: Arc<dyn Codec>,
     pub(super) waker: Arc<RunWaker>,
     pub(super) table: Mutex<OperationTable>,
@@ -73,6 +75,7 @@ pub(crate) struct NewChildRun<'a> {
     pub(crate) version: u32,
     pub(crate) queue: Option<&'a str>,
     pub(crate) priority: u8,
+    pub(crate) ending: Option<Box<EndPlan>>,
 }
 
 impl RunState {
@@ -89,9 +92,11 @@ impl RunState {
             version: started.version,
             headers: Arc::new(started.headers.clone()),
             parent: started.parent,
-            deadline: started.deadline,
             policy: started.policy.clone(),
             requester: started.requester.clone(),
+            ending: started.ending.clone(),
+            input: started.input.clone(),
+            failed_tries: begin.failed_tries,
             codec,
             waker: Arc::default(),
             table: Mutex::new(table),
@@ -105,6 +110,10 @@ impl RunState {
     /// The generation of the run, from 1.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
+    }
+
+    pub(crate) fn queue(&self) -> &str {
+        &self.queue
     }
 
     pub(crate) fn workflow(&self) -> &str {
@@ -125,9 +134,10 @@ impl RunState {
             headers: (*self.headers).clone(),
             tags: table.tags.clone(),
             parent: self.parent,
-            deadline: self.deadline,
+            deadline: table.deadline,
             policy: self.policy.clone(),
             requester: self.requester.clone(),
+            ending: self.ending.clone(),
         }
     }
 
@@ -154,7 +164,7 @@ impl RunState {
     }
 
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
-        self.deadline
+        self.table.lock().deadline
     }
 
     /// The policy of the step that this run executes, when the run is a queued step.
@@ -202,12 +212,7 @@ impl RunState {
         if self.is_outside_turn(|| "it requested a random number".to_owned()) {
             panic!("{OUTSIDE_TURN_PANIC}");
         }
-        let mut table = self.table.lock();
-        table.random = table.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = table.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.table.lock().next_random()
     }
 
     #[track_caller]
@@ -275,52 +280,6 @@ impl RunState {
         OpHandle::new(self.clone(), op)
     }
 
-    /// The recorded value. In a live run it is computed and recorded first, and then decoded as a replay will decode
-    /// it.
-    #[track_caller]
-    pub(crate) fn record<T, F>(&self, name: &str, compute: F) -> Result<T, Error>
-    where
-        T: Serialize + DeserializeOwned,
-        F: FnOnce() -> T,
-    {
-        if self.is_outside_turn(|| format!("it recorded value `{name}`")) {
-            return Err(Error::invalid(OUTSIDE_TURN_PANIC));
-        }
-        let recording = self.table.lock().record(name, name_problem("value", name));
-        let (op, value) = match recording {
-            Recording::Never(failure) => return Err(Error::of_failure(failure)),
-            Recording::Recorded(op, value) => (op, value),
-            Recording::New(op) => {
-                let before = self.table.lock().side_effect_counters();
-                let value = compute();
-                assert!(
-                    self.table.lock().side_effect_counters() == before,
-                    "the closure of value `{name}` uses the context, but a replay does not call the closure; \
-                     call the context before `ctx.record`"
-                );
-                let value = self.encode(&value);
-                let event = Event::ValueRecorded { op, name: name.into(), value: value.clone() };
-                self.table.lock().recorded(event);
-                (op, value)
-            }
-        };
-        let decoded = self.codec.decode(value.map_err(Error::of_failure)?).and_then(|plain| plain.decode());
-        decoded.map_err(|error| {
-            if self.rules >= 2 {
-                let problem = error.cannot_be_read();
-                let message = format!("the recorded value `{name}` (operation {op}) {problem}");
-                self.set_unreadable(stuck_on_unreadable(error.is_coded(), message));
-                if cfg!(panic = "unwind") {
-                    // The code after this call must not run, and the call cannot return `Pending`. The turn is
-                    // discarded, so this panic is not reported, and `resume_unwind` calls no panic hook.
-                    std::panic::resume_unwind(Box::new("a recorded value cannot be read"));
-                }
-            }
-            let message = format!("value `{name}`, operation {op} of {}: {error}", self.run);
-            Error::of_failure(Failure::new(FailureKind::Invalid, message))
-        })
-    }
-
     /// Records that the code awaits a value that it cannot decode. The turn is discarded and the run is stuck.
     pub(crate) fn set_unreadable(&self, stuck: Stuck) {
         let mut table = self.table.lock();
@@ -350,10 +309,24 @@ impl RunState {
         can_read: CanRead,
         is_shielded: bool,
     ) -> OpHandle {
+        self.create_hook_of(name, None, can_read, is_shielded)
+    }
+
+    /// Creates a wait for a payload; `of` is the token to which it is sent, and the operation that took the token.
+    #[track_caller]
+    pub(crate) fn create_hook_of(
+        self: &Arc<Self>,
+        name: &str,
+        of: Option<(OpNumber, Arc<str>)>,
+        can_read: CanRead,
+        is_shielded: bool,
+    ) -> OpHandle {
         if self.is_outside_turn(|| format!("it requested hook `{name}`")) {
             return OpHandle::new(self.clone(), OUTSIDE_TURN);
         }
-        let kind = OpKind::Hook { name: name.into(), timeout: None, timeout_at: None, can_read, taken: None };
+        let (of, token) = of.unzip();
+        let (timeout, timeout_at, taken) = (None, None, None);
+        let kind = OpKind::Hook { name: name.into(), timeout, timeout_at, can_read, taken, of, token };
         let op = self.table.lock().create(kind, hook_problem(&self.workflow, name), is_shielded);
         OpHandle::new(self.clone(), op)
     }
@@ -375,7 +348,7 @@ impl RunState {
         plain: Option<Result<Payload, Failure>>,
         is_shielded: bool,
     ) -> OpHandle {
-        let NewChildRun { workflow, version, queue, priority } = new;
+        let NewChildRun { workflow, version, queue, priority, ending } = new;
         if self.is_outside_turn(|| format!("it requested child `{workflow}`")) {
             return OpHandle::new(self.clone(), OUTSIDE_TURN);
         }
@@ -397,31 +370,12 @@ impl RunState {
             on_parent_end: ParentEnd::Cancel,
             is_detached: false,
             is_cancelled_on_drop: false,
+            ending,
             options: None,
             is_carried: false,
         });
         let op = table.create(OpKind::Child(child), problem, is_shielded);
         OpHandle::new(self.clone(), op)
-    }
-
-    pub(crate) fn set_child_key(&self, op: OpNumber, key: String) {
-        if key.is_empty() {
-            let message = "the child's key is empty; give it at least one character";
-            return self.fail_before_request(op, Failure::new(FailureKind::Invalid, message));
-        }
-        self.edit_child(op, |child| child.key = Some(key));
-    }
-
-    pub(crate) fn set_child_timeout(&self, op: OpNumber, timeout: Duration) {
-        self.edit_child(op, |child| child.timeout = Some(timeout));
-    }
-
-    pub(crate) fn set_cancelled_on_drop(&self, op: OpNumber) {
-        self.edit_child(op, |child| child.is_cancelled_on_drop = true);
-    }
-
-    pub(crate) fn set_on_parent_end(&self, op: OpNumber, choice: ParentEnd) {
-        self.edit_child(op, |child| child.on_parent_end = choice);
     }
 
     /// Sets the queue of a step or a child.
@@ -603,6 +557,10 @@ impl RunState {
         drop(table);
         match ended {
             Poll::Ready(Op { phase: Phase::Ended(outcome), kind, .. }) => {
+                // Runs with rules 1 do not record the operation of a failure.
+                let of_op =
+                    |failure: Failure| if self.rules >= 2 { failure.of_operation(op.0) } else { failure };
+                let outcome = outcome.map_err(of_op);
                 Poll::Ready(outcome.map(|payload| (payload, Some(kind))))
             }
             _ => Poll::Pending,
@@ -646,11 +604,11 @@ impl RunState {
         self.apply_codec(self.to_json(input)?)
     }
 
-    fn to_json<I: Serialize>(&self, input: &I) -> Result<Payload, Failure> {
+    pub(super) fn to_json<I: Serialize + ?Sized>(&self, input: &I) -> Result<Payload, Failure> {
         Payload::json(input).map_err(|error| Failure::new(kind_of_payload(&error), error.to_string()))
     }
 
-    fn apply_codec(&self, plain: Payload) -> Result<Payload, Failure> {
+    pub(super) fn apply_codec(&self, plain: Payload) -> Result<Payload, Failure> {
         self.codec.encode(plain).map_err(|error| Failure::new(kind_of_payload(&error), error.to_string()))
     }
 }

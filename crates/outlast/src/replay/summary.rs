@@ -43,6 +43,11 @@ impl OperationTable {
         if !self.patches.is_empty() {
             let _ = writeln!(text, "patches {:?}", self.patches);
         }
+        if let Some(tokens) =
+            self.tokens.as_ref().map(|tokens| tokens.summary()).filter(|held| !held.is_empty())
+        {
+            let _ = writeln!(text, "tokens {tokens:?}");
+        }
         self.hooks.summarize(&mut text);
         text
     }
@@ -80,6 +85,7 @@ impl OperationTable {
                 let taken = taken.map(|arrival| format!(" took {}", arrival.summary())).unwrap_or_default();
                 format!("hook {name} until {timeout_at:?}{taken}")
             }
+            OpKind::Token(token) => format!("token for {}", token.name()),
             OpKind::Child(child) => {
                 format!("child {} {} until {:?}", child.workflow, child.run, child.timeout_at)
             }

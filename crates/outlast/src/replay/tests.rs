@@ -106,7 +106,7 @@ impl Case {
     }
 
     fn started(&self) -> Event {
-        Event::RunStarted(RunStarted {
+        Event::from(RunStarted {
             workflow: self.workflow.clone(),
             version: 1,
             rules: self.rules,
@@ -120,6 +120,7 @@ impl Case {
             deadline: None,
             policy: None,
             requester: None,
+            ending: None,
         })
     }
 
@@ -231,8 +232,8 @@ fn state_text(machine: &Machine, now: Timestamp) -> String {
     for wait in machine.waits() {
         lines.push(match wait {
             Wait::Timer { op, until } => (op, format!("timer {}", history::text_of(until, now))),
-            Wait::Hook { op, name, until: None } => (op, format!("hook {name}")),
-            Wait::Hook { op, name, until: Some(until) } => {
+            Wait::Hook { op, name, until: None, token: _ } => (op, format!("hook {name}")),
+            Wait::Hook { op, name, until: Some(until), token: _ } => {
                 (op, format!("hook {name} for {}", history::text_of(until, now)))
             }
             Wait::Child { op, workflow, until: None, .. } => (op, format!("child {workflow}")),

@@ -98,7 +98,10 @@ impl Machine {
         }
         table.invalid_requests.retain(|(op, _)| op.0 >= first);
         table.pending_outbox = pending_outbox.filter(|pending_outbox| {
-            !pending_outbox.children.is_empty() || !pending_outbox.messages.is_empty()
+            !pending_outbox.children.is_empty()
+                || !pending_outbox.messages.is_empty()
+                || !pending_outbox.tokens.is_empty()
+                || !pending_outbox.replies.is_empty()
         });
         drop(table);
         let unrecorded = self.unrecorded();

@@ -19,9 +19,12 @@ impl OperationTable {
             match &slot.kind {
                 OpKind::Step(step) => step.wait(op),
                 OpKind::Timer { fire_at, .. } => Some(Wait::Timer { op, until: *fire_at }),
-                OpKind::Hook { name, timeout_at, .. } => {
-                    Some(Wait::Hook { op, name: name.to_string(), until: *timeout_at })
+                OpKind::Hook { name, timeout_at, token, .. } => {
+                    let (name, token) = (name.to_string(), token.as_ref().map(ToString::to_string));
+                    Some(Wait::Hook { op, name, until: *timeout_at, token })
                 }
+                // The world answers the request soon.
+                OpKind::Token(_) => None,
                 OpKind::Child(child) => Some(Wait::Child {
                     op,
                     workflow: child.workflow.to_string(),

@@ -10,7 +10,7 @@ use super::rule::{Rule, RuleChanges};
 use super::target::ScheduleTarget;
 
 /// A command for a schedule.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ScheduleCommand {
     /// The whole definition. It changes nothing if the schedule has it already.

@@ -37,6 +37,16 @@ pub(crate) fn check_timezone(name: &str) -> Result<(), String> {
     timezone(name).map(drop)
 }
 
+/// The times that match a cron expression, in words.
+///
+/// # Errors
+///
+/// The expression cannot be read.
+pub(crate) fn cron_in_words(expression: &str) -> Result<String, String> {
+    let words = parse(expression)?.describe();
+    Ok(words.trim_end_matches('.').to_owned())
+}
+
 fn parse(expression: &str) -> Result<Cron, String> {
     if expression.len() > CRON_BYTES_MAX {
         let bytes = expression.len();

@@ -43,6 +43,11 @@ impl Instants {
         }
     }
 
+    /// The instants later than `after`, earliest first.
+    pub(crate) fn following(&self, after: Timestamp) -> impl Iterator<Item = Timestamp> {
+        std::iter::successors(self.after(after), |last| self.after(*last))
+    }
+
     /// The instants not later than `until`, latest first.
     pub(crate) fn backwards(&self, until: Timestamp) -> Box<dyn Iterator<Item = Timestamp> + '_> {
         match self {

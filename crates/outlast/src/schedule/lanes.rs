@@ -106,6 +106,7 @@ impl Generation {
             tags,
             headers,
             deadline: target.deadline_micros.map(|micros| now.plus(Duration::from_micros(micros))),
+            ending: target.ending.clone(),
         };
         let started = self.ctx.start_firing(new);
         let (op, run) = (started.op(), started.run());

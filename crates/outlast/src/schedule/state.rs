@@ -1,15 +1,17 @@
 //! The state of a schedule: what outlives a generation.
 
+use outlast_core::limits::SCHEDULE_INPUT_PUBLISHED_MAX;
 use outlast_core::{RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::answer::CommandAnswer;
 use super::plan::{InstantRange, PlannedInstant, just_before};
 use super::rule::{Rule, RuleChanges};
-use super::target::ScheduleTarget;
+use super::target::{FiringInput, ScheduleTarget};
 use super::view::{FiringView, ScheduleCounts, SchedulePause, ScheduleRefusal};
 
 /// The input of a generation of a schedule.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ScheduleState {
     pub(crate) rule: Rule,
     pub(crate) target: ScheduleTarget,
@@ -51,6 +53,12 @@ pub(crate) struct Progress {
     /// The instant of the last trigger, so that no two are the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) triggered: Option<Timestamp>,
+    /// How often clients have changed the schedule.
+    #[serde(default)]
+    pub(crate) revision: u64,
+    /// Answers to commands whose senders wait for them, the newest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) answers: Vec<CommandAnswer>,
 }
 
 /// A firing that is due.
@@ -100,15 +108,19 @@ impl ScheduleState {
             refusal: None,
             problem: None,
             triggered: None,
+            revision: 1,
+            answers: Vec::new(),
         };
         Self { rule, target, progress }
     }
 
-    /// Replaces the definition at `now`. Instants before that are not caught up.
-    pub(super) fn define(&mut self, rule: Rule, target: ScheduleTarget, now: Timestamp) {
+    /// Replaces the definition at `now`. Instants before that are not caught up. Returns whether it differs.
+    pub(super) fn define(&mut self, rule: Rule, target: ScheduleTarget, now: Timestamp) -> bool {
+        let has_changed = self.target != target || self.rule != rule;
+        self.progress.revision += u64::from(has_changed);
         self.target = target;
         if self.rule == rule {
-            return;
+            return has_changed;
         }
         let (anchor, position) = begin_of(&rule, now);
         if rule.timing != self.rule.timing || rule.start_at != self.rule.start_at {
@@ -116,11 +128,17 @@ impl ScheduleState {
         }
         self.progress.position = self.progress.position.max(position);
         self.rule = rule;
+        true
     }
 
-    pub(super) fn change(&mut self, changes: &RuleChanges, target: Option<ScheduleTarget>, now: Timestamp) {
+    pub(super) fn change(
+        &mut self,
+        changes: &RuleChanges,
+        target: Option<ScheduleTarget>,
+        now: Timestamp,
+    ) -> bool {
         let target = target.unwrap_or_else(|| self.target.clone());
-        self.define(changes.apply(&self.rule), target, now);
+        self.define(changes.apply(&self.rule), target, now)
     }
 
     /// Whether a firing runs or is prepared that an instant must not overlap.
@@ -152,12 +170,17 @@ fn begin_of(rule: &Rule, now: Timestamp) -> (Timestamp, Timestamp) {
     }
 }
 
-/// The state that a schedule publishes for its views. It does not contain the input of firings, which may be large.
+/// The state that a schedule publishes for its views. It does not contain a large input of firings.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct PublishedSchedule {
     pub(crate) rule: Rule,
     pub(crate) workflow: String,
     pub(crate) queue: String,
+    /// What it starts, without a large input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) target: Option<ScheduleTarget>,
+    #[serde(default)]
+    pub(crate) is_input_left_out: bool,
     pub(crate) progress: Progress,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<PlannedInstant>,
@@ -165,7 +188,17 @@ pub(crate) struct PublishedSchedule {
 
 impl PublishedSchedule {
     pub(crate) fn new(state: &ScheduleState, next: Option<PlannedInstant>) -> Self {
+        let mut target = state.target.clone();
+        let is_input_left_out = match &target.input {
+            FiringInput::Json(json) => json.len() > SCHEDULE_INPUT_PUBLISHED_MAX,
+            FiringInput::Step(_) => false,
+        };
+        if is_input_left_out {
+            target.input = FiringInput::Json("null".into());
+        }
         Self {
+            target: Some(target),
+            is_input_left_out,
             rule: state.rule.clone(),
             workflow: state.target.workflow.clone(),
             queue: state.target.queue.clone(),

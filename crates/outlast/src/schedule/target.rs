@@ -1,6 +1,6 @@
 //! What a schedule starts.
 
-use outlast_core::{Headers, Tags, Timestamp};
+use outlast_core::{EndPlan, Headers, Tags, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// One firing of a schedule: the input of a step that [computes the input](crate::ScheduleBuilder::input_from) of the
@@ -22,7 +22,7 @@ impl Firing {
 }
 
 /// The workflow that a schedule starts, and the properties of its runs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ScheduleTarget {
     pub(crate) workflow: String,
     pub(crate) version: u32,
@@ -37,6 +37,9 @@ pub(crate) struct ScheduleTarget {
     /// How long after its start a firing is cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) deadline_micros: Option<u64>,
+    /// What is decided about the ends of firings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ending: Option<Box<EndPlan>>,
 }
 
 /// The input of firings.

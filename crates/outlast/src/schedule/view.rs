@@ -1,10 +1,16 @@
 //! Schedules as clients see them.
 
-use outlast_core::{RunId, Timestamp};
+use std::time::Duration;
+
+use outlast_core::limits::SCHEDULE_NEXT_MAX;
+use outlast_core::{Headers, RunId, Tags, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::instants::Instants;
 use super::rule::{CatchUp, Overlap, ScheduleTiming};
 use super::state::PublishedSchedule;
+use super::target::FiringInput;
+use crate::error::Error;
 
 /// A schedule as clients see it; returned by [`ScheduleHandle::view`](crate::ScheduleHandle::view).
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -16,14 +22,43 @@ pub struct ScheduleView {
     pub run: RunId,
     /// When it fires.
     pub timing: ScheduleTiming,
+    /// How often clients have changed it: its definition, or whether it is paused. It is 1 when it is created.
+    pub revision: u64,
+    /// The largest delay of a firing.
+    #[serde(skip_serializing_if = "Duration::is_zero")]
+    pub jitter: Duration,
+    /// From when on it fires.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_at: Option<Timestamp>,
+    /// From when on it does not fire any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_at: Option<Timestamp>,
+    /// After how many failures in a row it is paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pause_after: Option<u32>,
     /// What happens to instants that overlap.
     pub overlap: Overlap,
     /// What happens to missed instants.
     pub catch_up: CatchUp,
     /// The workflow that it starts.
     pub workflow: String,
+    /// The version of the workflow.
+    pub version: u32,
     /// The queue of the firings.
     pub queue: String,
+    /// The priority of the firings.
+    pub priority: u8,
+    /// The input of the firings.
+    pub input: ScheduleInput,
+    /// The tags of the firings.
+    #[serde(skip_serializing_if = "Tags::is_empty")]
+    pub tags: Tags,
+    /// The headers of the firings.
+    #[serde(skip_serializing_if = "Headers::is_empty")]
+    pub headers: Headers,
+    /// How long after its start a firing is cancelled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Duration>,
     /// When it fires next, with jitter. `None` while it is paused, after its end, and before a worker has served it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<Timestamp>,
@@ -53,16 +88,83 @@ pub struct ScheduleView {
     pub problem: Option<String>,
     /// What has happened so far.
     pub counts: ScheduleCounts,
+    /// The time that intervals are counted from.
+    #[serde(skip)]
+    anchor: Timestamp,
+    /// Instants up to this time are dealt with.
+    #[serde(skip)]
+    position: Timestamp,
+}
+
+/// The input of the firings of a schedule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ScheduleInput {
+    /// This JSON text.
+    Json(String),
+    /// The output of this step.
+    Step(String),
+    /// A JSON text that is too large for a view.
+    Large,
 }
 
 impl ScheduleView {
+    /// Returns the next instants at `now`, without jitter, as this machine's time-zone data has them: at most 1,000. A
+    /// pause is not taken into account.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if this machine does not know the time zone.
+    pub fn next_instants(&self, now: Timestamp, count: usize) -> Result<Vec<Timestamp>, Error> {
+        let instants = Instants::new(&self.timing, self.anchor).map_err(Error::invalid)?;
+        let is_before_end = |next: &Timestamp| self.end_at.is_none_or(|end| *next < end);
+        let next = instants.following(self.position.max(now)).take_while(is_before_end);
+        Ok(next.take(count.min(SCHEDULE_NEXT_MAX)).collect())
+    }
+
+    /// Returns the instants of a range, whose end is not part of it: at most `count`.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if this machine does not know the time zone.
+    pub fn instants_in(
+        &self,
+        range: std::ops::Range<Timestamp>,
+        count: usize,
+    ) -> Result<Vec<Timestamp>, Error> {
+        let instants = Instants::new(&self.timing, self.anchor).map_err(Error::invalid)?;
+        let following = instants.following(super::plan::just_before(range.start));
+        Ok(following.take_while(|instant| *instant < range.end).take(count).collect())
+    }
+
     pub(crate) fn new(name: &str, run: RunId, published: PublishedSchedule) -> Self {
-        let PublishedSchedule { rule, workflow, queue, progress, next } = published;
+        let PublishedSchedule { rule, workflow, queue, target, is_input_left_out, progress, next } =
+            published;
         let running = progress.running.iter();
+        let deadline = target.as_ref().and_then(|target| target.deadline_micros);
+        let input = target.as_ref().map(|target| target.input.clone());
         Self {
             name: name.into(),
             run,
             timing: rule.timing,
+            revision: progress.revision,
+            jitter: Duration::from_micros(rule.jitter_micros),
+            start_at: rule.start_at,
+            end_at: rule.end_at,
+            pause_after: rule.pause_after,
+            version: target.as_ref().map_or(1, |target| target.version),
+            priority: target.as_ref().map_or(0, |target| target.priority),
+            tags: target.as_ref().map(|target| target.tags.clone()).unwrap_or_default(),
+            headers: target.map(|target| target.headers).unwrap_or_default(),
+            input: match input {
+                Some(FiringInput::Step(step)) => ScheduleInput::Step(step),
+                Some(FiringInput::Json(json)) if !is_input_left_out => ScheduleInput::Json(json),
+                _ => ScheduleInput::Large,
+            },
+            deadline: deadline.map(Duration::from_micros),
+            anchor: progress.anchor,
+            position: progress.position,
             overlap: rule.overlap,
             catch_up: rule.catch_up,
             workflow,

@@ -16,10 +16,12 @@ use outlast_core::limits::{BACKLOG_RANGES_MAX, SCHEDULE_GENERATION_MAX, SCHEDULE
 use outlast_core::{OpNumber, Timestamp};
 
 use super::COMMAND_HOOK;
+use super::answer::ScheduleAnswer;
 use super::command::ScheduleCommand;
 use super::instants::Instants;
 use super::lanes::{FiringEvent, FiringFuture};
 use super::plan::{Plan, PlannedInstant, Planner};
+use super::rule::Overlap;
 use super::state::{DueFiring, Lane, PublishedSchedule, ScheduleState};
 use super::view::SchedulePause;
 use crate::authoring::context::Context;
@@ -254,42 +256,73 @@ impl Generation {
     }
 
     fn obey(&mut self, command: Received<ScheduleCommand>) -> Result<(), Error> {
-        let Received { payload, headers, at, .. } = command;
+        let Received { payload, headers, at, message, .. } = command;
         // The command becomes part of the state, so that the history does not grow with it.
         self.is_over = true;
-        match payload {
-            ScheduleCommand::Define { rule, target } => self.state.define(*rule, *target, at),
+        let answer = match self.state.progress.is_stale(&headers) {
+            true => ScheduleAnswer::Stale,
+            false => self.execute(payload, headers.get("actor").cloned(), at)?,
+        };
+        self.state.progress.answer(message, &headers, answer);
+        Ok(())
+    }
+
+    fn execute(
+        &mut self,
+        command: ScheduleCommand,
+        actor: Option<String>,
+        at: Timestamp,
+    ) -> Result<ScheduleAnswer, Error> {
+        let done_if = |changed| if changed { ScheduleAnswer::Done } else { ScheduleAnswer::Already };
+        let answer = match command {
+            ScheduleCommand::Define { rule, target } => done_if(self.state.define(*rule, *target, at)),
             ScheduleCommand::Change { rule, target } => {
-                self.state.change(&rule, target.map(|target| *target), at);
+                done_if(self.state.change(&rule, target.map(|target| *target), at))
             }
             ScheduleCommand::Pause { reason } => {
-                let pause = SchedulePause::new(reason, at, headers.get("actor").cloned());
-                self.state.progress.pause.get_or_insert(pause);
-            }
-            ScheduleCommand::Resume => {
                 let progress = &mut self.state.progress;
-                if progress.pause.take().is_some() {
-                    progress.position = progress.position.max(at);
-                    progress.failures_in_a_row = 0;
-                }
+                let is_new = progress.pause.is_none();
+                progress.pause.get_or_insert(SchedulePause::new(reason, at, actor));
+                progress.revision += u64::from(is_new);
+                done_if(is_new)
             }
-            ScheduleCommand::Trigger => {
-                let progress = &mut self.state.progress;
-                let after_last = progress.triggered.map(|last| Timestamp::from_micros(last.as_micros() + 1));
-                let nominal = after_last.map_or(at, |after_last| after_last.max(at));
-                progress.triggered = Some(nominal);
-                self.fire(DueFiring { nominal, lane: Lane::Trigger });
-                return Ok(());
-            }
+            ScheduleCommand::Resume => self.resume(at),
+            ScheduleCommand::Trigger => return Ok(self.trigger(at)),
             ScheduleCommand::Backfill(range) => {
                 let backlog = &mut self.state.progress.backlog;
-                if backlog.len() < BACKLOG_RANGES_MAX {
+                let is_full = backlog.len() >= BACKLOG_RANGES_MAX;
+                if !is_full {
                     backlog.push(range);
                 }
-                return self.begin_waiting();
+                self.begin_waiting()?;
+                return Ok(if is_full { ScheduleAnswer::Full } else { ScheduleAnswer::Done });
             }
-        }
+        };
         self.forget_plan();
-        Ok(())
+        Ok(answer)
+    }
+
+    fn resume(&mut self, at: Timestamp) -> ScheduleAnswer {
+        let progress = &mut self.state.progress;
+        if progress.pause.take().is_none() {
+            return ScheduleAnswer::Nothing;
+        }
+        progress.position = progress.position.max(at);
+        progress.failures_in_a_row = 0;
+        progress.revision += 1;
+        ScheduleAnswer::Done
+    }
+
+    fn trigger(&mut self, at: Timestamp) -> ScheduleAnswer {
+        let progress = &mut self.state.progress;
+        let after_last = progress.triggered.map(|last| Timestamp::from_micros(last.as_micros() + 1));
+        let nominal = after_last.map_or(at, |after_last| after_last.max(at));
+        progress.triggered = Some(nominal);
+        let skipped = progress.counts.skipped;
+        self.fire(DueFiring { nominal, lane: Lane::Trigger });
+        // With this rule the firing takes the place of another one.
+        let replaces = self.state.rule.overlap == Overlap::CancelPrevious;
+        let is_skipped = !replaces && self.state.progress.counts.skipped > skipped;
+        if is_skipped { ScheduleAnswer::Nothing } else { ScheduleAnswer::Done }
     }
 }

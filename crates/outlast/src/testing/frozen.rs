@@ -166,8 +166,8 @@ fn outbox_text(outbox: &Outbox) -> String {
 fn delivery_of(event: &Event, turn: &TurnRecord) -> Option<Delivery> {
     let at = turn.at;
     Some(match event.clone() {
-        Event::HookReceived { name, message, payload, headers, .. } => {
-            Delivery::Hook(SentPayload { name, message, payload, headers, at })
+        Event::HookReceived { name, message, payload, headers, to, .. } => {
+            Delivery::Hook(SentPayload { name, message, payload, headers, at, to })
         }
         Event::CancelRequested { message, reason, .. } => Delivery::Cancel { message, reason, at },
         Event::RunTerminated { failure } => {

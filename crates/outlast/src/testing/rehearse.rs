@@ -7,8 +7,9 @@ use std::sync::Arc;
 use outlast_core::event::{OpNumber, Outcome, RULES};
 use outlast_core::queue::{default_queue, step_of_workflow};
 use outlast_core::{
-    Codec, Event, Failure, Headers, MessageId, Outbox, Payload, PlainJson, Retry, RunId, RunStarted, Status,
-    Stuck, StuckReason, Timestamp, TurnId, TurnRecord, Wait, WorkflowWrites,
+    Codec, Event, Failure, Headers, HookAddress, MessageId, NewReply, Outbox, Payload, PlainJson, Reply,
+    Retry, RunId, RunStarted, Status, Stuck, StuckReason, Timestamp, TurnId, TurnRecord, Wait,
+    WorkflowWrites,
 };
 use serde::de::DeserializeOwned;
 
@@ -54,6 +55,10 @@ pub struct LoneRun {
     answers: Vec<(OpNumber, RunId)>,
     /// What the workflow has written to streams and published.
     writes: WorkflowWrites,
+    /// Tokens that the run has requested, whose operations must be told that it has them.
+    token_answers: Vec<OpNumber>,
+    /// What the workflow has replied.
+    replies: Vec<NewReply>,
 }
 
 impl LoneRun {
@@ -84,6 +89,7 @@ impl LoneRun {
             deadline: None,
             policy: None,
             requester: None,
+            ending: None,
         };
         let machine = Machine::new(RUN, &started, code.clone(), &codec, now)?;
         let mut run = Self {
@@ -96,8 +102,10 @@ impl LoneRun {
             retries: BTreeMap::new(),
             answers: Vec::new(),
             writes: WorkflowWrites::default(),
+            token_answers: Vec::new(),
+            replies: Vec::new(),
         };
-        run.turn(vec![Event::RunStarted(started)], Machine::begin)?;
+        run.turn(vec![Event::from(started)], Machine::begin)?;
         run.answer()?;
         run.compensate()?;
         run.verify()?;
@@ -126,8 +134,34 @@ impl LoneRun {
     ///
     /// As [`end_step`](Self::end_step).
     pub fn receive(&mut self, hook: &str, payload: Payload, headers: Headers) -> Result<(), Stuck> {
+        self.receive_at(hook, HookAddress::default(), payload, headers).map(drop)
+    }
+
+    /// As [`receive`](Self::receive), to a token, or with a sender that waits for a reply. Returns the message.
+    ///
+    /// # Errors
+    ///
+    /// As [`end_step`](Self::end_step).
+    pub fn receive_at(
+        &mut self,
+        hook: &str,
+        to: HookAddress,
+        payload: Payload,
+        headers: Headers,
+    ) -> Result<MessageId, Stuck> {
         let (message, at) = (self.message(), self.now);
-        self.deliver(Delivery::Hook(SentPayload { name: hook.into(), message, payload, headers, at }))
+        self.deliver(Delivery::Hook(SentPayload { name: hook.into(), message, payload, headers, at, to }))?;
+        Ok(message)
+    }
+
+    /// The first reply to a message, if there is one.
+    pub fn reply(&self, message: MessageId) -> Option<&Reply> {
+        self.replies.iter().find(|reply| reply.message == message).map(|reply| &reply.reply)
+    }
+
+    /// The name of the hook that is open under a token.
+    pub fn hook_of_token(&self, token: &str) -> Option<Arc<str>> {
+        self.machine.hook_of_token(token)
     }
 
     /// Ends a child that was started.
@@ -250,19 +284,23 @@ impl LoneRun {
     /// Begins the next compensation of a run that compensates, or ends it, as far as the steps that the test has not
     /// ended allow it.
     fn compensate(&mut self) -> Result<(), Stuck> {
-        while self.machine.can_advance(true) {
+        while self.machine.can_advance(true, self.now) {
             self.turn(Vec::new(), Machine::advance)?;
         }
         Ok(())
     }
 
     fn answer(&mut self) -> Result<(), Stuck> {
-        while let Some((op, run)) = self.answers.pop() {
-            self.turn(Vec::new(), |machine, events| {
-                machine.deliver(Delivery::ChildDetached { op, run }, events)
-            })?;
+        loop {
+            let delivery = if let Some((op, run)) = self.answers.pop() {
+                Delivery::ChildDetached { op, run }
+            } else if let Some(op) = self.token_answers.pop() {
+                Delivery::TokenTaken { op }
+            } else {
+                return Ok(());
+            };
+            self.turn(Vec::new(), |machine, events| machine.deliver(delivery, events))?;
         }
-        Ok(())
     }
 
     /// Computes a turn.
@@ -279,7 +317,11 @@ impl LoneRun {
         self.history.push(TurnRecord { id, seq, at: self.now, build: "rehearsal".into(), events });
         // A detached child with a key is always new here, because no other run has the key.
         let outbox = self.machine.take_outbox(|| MessageId::from_bits(0));
-        let Outbox { children, writes, .. } = outbox.map_or_else(Outbox::default, |outbox| *outbox);
+        let Outbox { children, writes, tokens, replies, .. } =
+            outbox.map_or_else(Outbox::default, |outbox| *outbox);
+        // There are no other runs, so every token is free.
+        self.token_answers.extend(tokens.taken.iter().filter(|new| new.notify).map(|new| new.op));
+        self.replies.extend(replies);
         add_writes(&mut self.writes, writes);
         for child in children {
             let Some(parent) = child.start.parent else { continue };

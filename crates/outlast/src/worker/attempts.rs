@@ -9,6 +9,8 @@ mod run_attempt;
 
 pub(crate) mod heartbeats;
 
+pub(crate) mod transaction;
+
 pub(super) mod retry_events;
 
 pub(super) mod uncommitted_outcomes;
@@ -21,13 +23,16 @@ use std::task::{Context as TaskContext, Poll, ready};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::{FutureExt, future::BoxFuture};
-use outlast_core::{AttemptId, Clock, Codec, Event, Headers, OpNumber, Requester, RunId, SessionId};
+use outlast_core::{AttemptId, Clock, Codec, Event, Headers, OpNumber, Requester, RunId, SessionId, World};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
+use tracing::Instrument;
 
 use self::attempt_end::{AttemptEnd, AttemptFailure};
 use self::heartbeats::Heartbeats;
-use self::run_attempt::{panicked, run_attempt};
+pub(crate) use self::run_attempt::panicked;
+use self::run_attempt::run_attempt;
+use self::transaction::AttemptTransaction;
 use self::uncommitted_outcomes::UncommittedOutcomes;
 use super::background_drops::BackgroundDrops;
 use super::metrics::Meter;
@@ -36,6 +41,7 @@ use crate::authoring::attempt::{AttemptInfo, AttemptSignals, HeartbeatTarget, St
 use crate::authoring::registry::StepCall;
 use crate::client::Client;
 use crate::replay::{DropInBackground, StepToAttempt};
+use crate::telemetry::ProcessMetrics;
 
 /// Generates the ids of a session's attempts.
 #[derive(Debug)]
@@ -66,6 +72,8 @@ pub(super) struct PreparedStep {
     pub(super) limits: Vec<Arc<Semaphore>>,
     /// The index of the step among the registered steps, from 1; 0 if it is not registered.
     pub(super) step_index: usize,
+    /// Whether the outcome is recorded in the transaction of the attempt.
+    pub(super) is_transactional: bool,
 }
 
 /// The parts of the session and the run that attempts use.
@@ -74,6 +82,7 @@ pub(super) struct AttemptEnvironment<'a> {
     pub(super) codec: &'a Arc<dyn Codec>,
     pub(super) runtime: &'a tokio::runtime::Handle,
     pub(super) meter: &'a Arc<Meter>,
+    pub(super) metrics: &'a ProcessMetrics,
     pub(super) heartbeats: &'a Arc<Heartbeats>,
     pub(super) stream_writer: &'a Arc<StreamWriter>,
     /// The headers of the run.
@@ -82,6 +91,7 @@ pub(super) struct AttemptEnvironment<'a> {
     pub(super) requester: &'a Requester,
     pub(super) client: &'a Arc<Client>,
     pub(super) ids: &'a AttemptIds,
+    pub(super) world: &'a Arc<dyn World>,
     /// The rules of the run.
     pub(super) rules: u32,
     /// Where attempts with tasks of their own store their ends.
@@ -172,7 +182,8 @@ impl Attempts {
         for prepared in steps {
             let info = Arc::new(attempt_info(run, requested_by, &prepared, environment));
             let op = prepared.step.op;
-            let running = environment.meter.begin_attempt(prepared.step_index);
+            let measured = environment.metrics.steps.of(&prepared.step.name);
+            let running = environment.meter.begin_attempt(prepared.step_index, measured);
             if is_inline {
                 let future = Box::pin(run_attempt(prepared, info.clone(), running, environment.rules));
                 self.inline = Some(InlineAttempt { op, info, future });
@@ -182,6 +193,8 @@ impl Attempts {
             let slot = environment.outcomes.add_attempt();
             let attempt = run_attempt(prepared, info.clone(), running, environment.rules);
             let task_slot = slot.clone();
+            // The span of the attempt is inside that of the segment.
+            let attempt = attempt.in_current_span();
             let task = environment.runtime.spawn(attempt.map(move |end| task_slot.put(end)));
             let end = move |ended: Result<(), _>| ended.map_or_else(panicked_end, |()| slot.take());
             let spawned = self.spawned.get_or_insert_default();
@@ -318,7 +331,7 @@ fn end_of_panicked_task(
         meter.attempts_failed.add(1);
         let error = panicked(&*panic);
         let failure = AttemptFailure { id, name, attempt, policy, details: None, error };
-        Some(AttemptEnd { op, at: clock.now(), result: Err(Box::new(failure)) })
+        Some(AttemptEnd { op, at: clock.now(), result: Err(Box::new(failure)), recorded: None })
     }
 }
 
@@ -331,6 +344,9 @@ fn attempt_info(
 ) -> AttemptInfo {
     let step = &prepared.step;
     let heartbeat_target = HeartbeatTarget { heartbeats: environment.heartbeats.clone(), run, op: step.op };
+    let transaction = prepared.is_transactional.then(|| {
+        Arc::new(AttemptTransaction::new(environment.world.clone(), environment.ids.session, run, step))
+    });
     let (run, op) = requested_by.unwrap_or((run, step.op));
     let info = AttemptInfo {
         run,
@@ -352,6 +368,7 @@ fn attempt_info(
         heartbeat_target: Some(heartbeat_target),
         stream_writer: Some(environment.stream_writer.clone()),
         stream_buffer: OnceLock::new(),
+        transaction,
         signals: AttemptSignals::default(),
     };
     if step.is_cancelled {

@@ -16,8 +16,8 @@ use outlast_core::limits::{
     BLOCKING_ATTEMPTS_DEFAULT, CACHED_FUTURES_DEFAULT, LIVE_RUNS_DEFAULT, PART_EVENTS_MAX, QUEUES_MAX,
     SESSION_DEFAULT, SESSION_MIN, TURN_TIME_DEFAULT,
 };
-use outlast_core::queue::{check_queue, default_queues};
-use outlast_core::{Codec, IntoDuration, PlainJson, Timestamp, World};
+use outlast_core::queue::{BUILT_IN_QUEUE, check_queue, default_queues};
+use outlast_core::{Codec, FailureStrategy, IntoDuration, PlainJson, Timestamp, World};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -35,6 +35,9 @@ use super::settings::Settings;
 use super::world_gone::WorldGone;
 use crate::authoring::register::{CodeFor, Registrable};
 use crate::authoring::registry::Registry;
+use crate::authoring::transactional::attempts_default;
+use crate::bulk::{BULK_PAGE, bulk_page};
+use crate::client::local_workers::LocalWorkers;
 use crate::error::Error;
 
 const DRAIN_DEFAULT: Duration = Duration::from_secs(30);
@@ -57,6 +60,7 @@ pub struct WorkerBuilder<S> {
     on_retry: Option<OnRetry>,
     turn_time: Duration,
     blocking_max: usize,
+    transactional_max: Option<usize>,
     retention: Option<Duration>,
     rules: u32,
     local_world: Option<Arc<dyn World>>,
@@ -84,6 +88,7 @@ impl WorkerBuilder<()> {
             on_retry: None,
             turn_time: TURN_TIME_DEFAULT,
             blocking_max: BLOCKING_ATTEMPTS_DEFAULT,
+            transactional_max: None,
             retention: None,
             rules: RULES,
             local_world: None,
@@ -117,6 +122,7 @@ impl WorkerBuilder<()> {
             on_retry: self.on_retry,
             turn_time: self.turn_time,
             blocking_max: self.blocking_max,
+            transactional_max: self.transactional_max,
             retention: self.retention,
             rules: self.rules,
             local_world: self.local_world,
@@ -126,6 +132,15 @@ impl WorkerBuilder<()> {
         }
     }
 
+    /// Serves only the queue of built-in workflows, such as those of [durable bulk calls](crate::DurableBulkCall), and
+    /// needs no code. Servers have such a worker.
+    #[must_use]
+    pub fn only_built_ins(mut self) -> Self {
+        self.has_code = true;
+        self.queues = Arc::new([BUILT_IN_QUEUE.into()]);
+        self
+    }
+
     /// Sets the codec that encodes and decodes all payloads. Clients of the same runs must use the same codec. Call it
     /// before [`state`](Self::state) and [`register`](WorkerBuilder::register).
     ///
@@ -133,9 +148,13 @@ impl WorkerBuilder<()> {
     ///
     /// When code was registered already.
     #[must_use]
-    pub fn codec(mut self, codec: impl Codec + 'static) -> Self {
+    pub fn codec(self, codec: impl Codec + 'static) -> Self {
         assert!(!self.has_code, "call `.codec(…)` before `.register(…)`");
-        self.codec = Arc::new(codec);
+        self.shared_codec(Arc::new(codec))
+    }
+
+    pub(crate) fn shared_codec(mut self, codec: Arc<dyn Codec>) -> Self {
+        self.codec = codec;
         self.registry = Registry::new(Arc::new(()), self.codec.clone());
         self
     }
@@ -213,6 +232,15 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     #[must_use]
     pub fn blocking_attempts(mut self, limit: usize) -> Self {
         self.blocking_max = limit.clamp(1, Semaphore::MAX_PERMITS);
+        self
+    }
+
+    /// Sets the maximum number of concurrent attempts at steps with `#[step(transactional)]`. Other attempts wait, and
+    /// their timeout starts after the wait. The default on Postgres is the number of connections for them
+    /// (`transactions` in the URL, 8 unless it is given); on SQLite, where waiting steps share a transaction, it is 128.
+    #[must_use]
+    pub fn transactional_attempts(mut self, limit: usize) -> Self {
+        self.transactional_max = Some(limit.clamp(1, Semaphore::MAX_PERMITS));
         self
     }
 
@@ -303,6 +331,27 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         self
     }
 
+    /// Sets what happens when a run fails, for workflows that have no
+    /// [`on_failure`](macro@crate::workflow) of their own. The default is [`FailureStrategy::Fail`].
+    ///
+    /// A strategy that the start of a run has recorded is not changed by this setting.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn sync(ctx: Context) -> Result<(), Error> { Ok(()) }
+    /// # async fn serve(world: std::sync::Arc<dyn outlast::World>) -> Result<(), Error> {
+    /// use outlast::FailureStrategy;
+    ///
+    /// let worker = Worker::builder(world).register(sync).on_failure(FailureStrategy::Quarantine).start().await?;
+    /// # worker.stop().await
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn on_failure(mut self, strategy: FailureStrategy) -> Self {
+        self.registry.set_default_strategy(strategy);
+        self
+    }
+
     /// Replays every run after every turn, and compares the result with the live run. For tests: it is slow, and it
     /// detects code that is not deterministic.
     #[must_use]
@@ -339,12 +388,16 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     ///
     /// # Errors
     ///
-    /// When a setting is invalid, a name is registered twice, no code is registered, or the world cannot be joined.
+    /// When a setting is invalid, a name is registered twice, no code is registered, a step is transactional and the
+    /// world has no such transactions, or the world cannot be joined.
     pub async fn start(mut self) -> Result<Worker, Error> {
         self.check_settings()?;
         self.add_built_in_steps();
         let code = self.registry.finish()?;
+        code.check_transactions(&*self.world)?;
+        let transactional_max = self.transactional_max.unwrap_or_else(|| attempts_default(&*self.world));
         let step_names = code.steps();
+        let metrics = LocalWorkers::of(self.local_world.as_ref().unwrap_or(&self.world)).metrics.clone();
         let settings = Arc::new(Settings {
             build: self.build.unwrap_or_else(executable_build_id).into(),
             code,
@@ -359,12 +412,14 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
             on_retry: self.on_retry,
             turn_time: self.turn_time,
             meter: Arc::new(Meter::new(step_names.len())),
-            outage: Arc::new(Outage::of_worker()),
+            outage: Arc::new(Outage::of_worker(metrics.clone())),
+            metrics,
             world_gone: WorldGone::default(),
             run_logs: RunLogs::default(),
             drops: Arc::new(BackgroundDrops::new(Handle::current(), self.world.clock())),
             step_names,
             blocking_permits: Arc::new(Semaphore::new(self.blocking_max)),
+            transactional_permits: Arc::new(Semaphore::new(transactional_max)),
             retention: self.retention,
             rules: self.rules,
             local_world: self.local_world,
@@ -406,13 +461,17 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     fn into_checked_code(mut self) -> Result<CheckedCode, Error> {
         self.check_settings()?;
         self.add_built_in_steps();
-        Ok(CheckedCode { code: self.registry.finish()?, codec: self.codec, world: self.world })
+        let code = self.registry.finish()?;
+        code.check_transactions(&*self.world)?;
+        Ok(CheckedCode { code, codec: self.codec, world: self.world })
     }
 
     /// Adds the steps that every worker has.
     fn add_built_in_steps(&mut self) {
+        self.registry.add_other_run_steps();
         #[cfg(feature = "http")]
         self.add_fetch();
+        self.registry.add_step_of(BULK_PAGE, bulk_page);
     }
 
     fn check_settings(&mut self) -> Result<(), Error> {

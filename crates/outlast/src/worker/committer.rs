@@ -136,8 +136,16 @@ impl Committer {
         };
         self.stop_if_gone(&results);
         let meter = &self.settings.meter;
-        meter.committed(turns.len(), monotonic().saturating_sub(began));
-        meter.turns.add(results.iter().filter(|result| result.is_ok()).count() as u64);
+        let (took, committed) = (
+            monotonic().saturating_sub(began),
+            results.iter().filter(|result| result.is_ok()).count() as u64,
+        );
+        meter.committed(turns.len(), took);
+        meter.turns.add(committed);
+        let metrics = &self.settings.metrics;
+        metrics.commit_time.time(took);
+        metrics.commit_turns.count(turns.len() as u64);
+        metrics.turns.add(committed);
         results
     }
 

@@ -11,9 +11,9 @@ use outlast_core::event::{FORMAT, RULES, TurnRecord};
 use outlast_core::limits::{INBOX_READ_MAX, SESSION_DEFAULT};
 use outlast_core::turn::LastTurn;
 use outlast_core::{
-    ClaimRequest, Claimed, ClaimedHistory, Compensations, Event, Failure, Headers, Join, Judgement, Message,
-    MessageBody, MessageId, NewMessage, Outbox, Outcome, ParentEnd, RunId, SessionId, Status, SuspectRoom,
-    Then, Timestamp, Turn, World, WorldError,
+    ClaimRequest, Claimed, ClaimedHistory, Compensations, EndingRun, Event, Failure, Headers, Join,
+    Judgement, Message, MessageBody, MessageId, NewChild, NewMessage, OpNumber, Outbox, Outcome, ParentEnd,
+    RunId, SessionId, Status, SuspectRoom, Then, Timestamp, Turn, World, WorldError,
 };
 
 use super::read_all::{add_missing_turns, read_history, read_inbox};
@@ -79,22 +79,26 @@ pub(crate) async fn decide_end(
     } else {
         return Ok(EndDecision::Continue);
     };
-    let (messages, rules) = match &claimed.history {
-        ClaimedHistory::Whole(_) | ClaimedHistory::LeftOut => match replayed_history(world, claimed).await {
-            Ok(history) => (end_messages(claimed.run, &history, &events), rules_of(&history)),
-            Err(WorldError::Corrupt(_)) => {
-                (unreadable::end_messages(world, claimed.run, &events).await?, RULES)
-            }
-            Err(error) => return Err(error),
+    let history = match &claimed.history {
+        ClaimedHistory::Unreadable(_) => None,
+        _ => match replayed_history(world, claimed).await {
+            Err(WorldError::Corrupt(_)) => None,
+            history => Some(history?),
         },
-        ClaimedHistory::Unreadable(_) => {
-            (unreadable::end_messages(world, claimed.run, &events).await?, RULES)
+    };
+    let (messages, step, rules) = match &history {
+        Some(history) => {
+            let step = step_after_end(claimed.run, history, &events, now.max(claimed.turn_at));
+            (end_messages(claimed.run, history, &events), step, rules_of(history))
         }
+        // Whether a step follows its end is not known.
+        None => (unreadable::end_messages(world, claimed.run, &events).await?, None, RULES),
     };
     if rules < 2 {
         events.iter_mut().for_each(remove_arrival);
     }
-    Ok(EndDecision::End(Box::new(Ending { events, consumed, outbox: outbox_of(messages) })))
+    let outbox = outbox_of(messages, step);
+    Ok(EndDecision::End(Box::new(Ending { events, consumed, outbox })))
 }
 
 /// The part of a run's history that a replay needs.
@@ -199,13 +203,40 @@ fn end_messages(run: RunId, history: &[TurnRecord], events: &[Event]) -> Vec<(Ru
     bodies
 }
 
-/// An outbox with these messages; `None` if there are none.
-fn outbox_of(messages: Vec<(RunId, MessageBody)>) -> Option<Box<Outbox>> {
+/// The step that starts when a run has ended, if its start has recorded one.
+fn step_after_end(run: RunId, history: &[TurnRecord], events: &[Event], at: Timestamp) -> Option<NewChild> {
+    let (started, _, since) = last_generation(history)?;
+    let on_end = started.ending.as_ref()?.on_end.as_ref()?;
+    let since_ops = since.filter_map(Event::op).map(|op| op.0 + 1);
+    let next_op = OpNumber(since_ops.max().unwrap_or(0).max(first_op(history)));
+    let status = events.last().and_then(Status::of_final)?;
+    let mut tags = &started.tags;
+    for event in history.iter().flat_map(|turn| &turn.events) {
+        if let Event::IterationEnded(ended) = event {
+            tags = ended.cut.as_ref().map_or(tags, |cut| &cut.tags);
+        }
+    }
+    Some(on_end.start(&EndingRun { run, started, tags, next_op, status, at }))
+}
+
+/// The number of the first operation of the last generation.
+fn first_op(history: &[TurnRecord]) -> u64 {
+    let mut events = history.iter().rev().flat_map(|turn| turn.events.iter().rev());
+    let begin = events.find_map(|event| match event {
+        Event::RunContinued(continued) => Some(continued.next_op.0),
+        _ => None,
+    });
+    begin.unwrap_or(0)
+}
+
+/// An outbox with these messages and this run to start; `None` if there are none.
+fn outbox_of(messages: Vec<(RunId, MessageBody)>, step: Option<NewChild>) -> Option<Box<Outbox>> {
     let messages: Vec<_> = messages
         .into_iter()
         .map(|(run, body)| NewMessage { id: ids::message(), run, body, headers: Headers::new() })
         .collect();
-    (!messages.is_empty()).then(|| Box::new(Outbox { messages, ..Outbox::default() }))
+    let outbox = Outbox { messages, children: step.into_iter().collect(), ..Outbox::default() };
+    (!outbox.is_empty()).then(|| Box::new(outbox))
 }
 
 /// All messages that a claimed run has not consumed.
@@ -226,10 +257,10 @@ fn cancel_before_first_turn(inbox: Vec<Message>) -> Option<(Vec<Event>, u64)> {
     let mut events = Vec::new();
     for message in inbox {
         match message.body {
-            MessageBody::Hook { name, payload } => {
+            MessageBody::Hook { name, payload, to } => {
                 let (headers, at, judgement) = (message.headers, Some(message.at), Judgement::Kept);
                 let message = message.id;
-                events.push(Event::HookReceived { name, message, payload, headers, at, judgement });
+                events.push(Event::HookReceived { name, message, payload, headers, at, judgement, to });
             }
             MessageBody::Cancel { reason } => {
                 events.extend(cancel_events(Some(message.id), reason));

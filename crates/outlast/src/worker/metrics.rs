@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use outlast_core::Status;
 
+use crate::telemetry::{LabelledMetric, StepMetrics};
+
 /// Counters of a worker's activity since it started, over all its sessions; from
 /// [`Worker::metrics`](crate::Worker::metrics).
 ///
@@ -102,6 +104,8 @@ pub(in crate::worker) struct Meter {
 pub(in crate::worker) struct RunningAttempt {
     pub(in crate::worker) meter: Arc<Meter>,
     step_index: usize,
+    /// The metrics of the step, for all workers of this process.
+    pub(in crate::worker) step: Arc<LabelledMetric<StepMetrics>>,
 }
 
 impl Drop for RunningAttempt {
@@ -109,6 +113,7 @@ impl Drop for RunningAttempt {
         if let Some(count) = self.meter.running_attempts.get(self.step_index) {
             count.fetch_sub(1, Ordering::Relaxed);
         }
+        self.step.metric.active.decrease();
     }
 }
 
@@ -119,12 +124,17 @@ impl Meter {
     }
 
     /// Counts an attempt at the step with this index.
-    pub(in crate::worker) fn begin_attempt(self: &Arc<Self>, step_index: usize) -> RunningAttempt {
+    pub(in crate::worker) fn begin_attempt(
+        self: &Arc<Self>,
+        step_index: usize,
+        step: Arc<LabelledMetric<StepMetrics>>,
+    ) -> RunningAttempt {
         self.attempts_started.add(1);
+        step.metric.active.increase();
         if let Some(count) = self.running_attempts.get(step_index) {
             count.fetch_add(1, Ordering::Relaxed);
         }
-        RunningAttempt { meter: self.clone(), step_index }
+        RunningAttempt { meter: self.clone(), step_index, step }
     }
 
     /// The number of running attempts by the index of the step.

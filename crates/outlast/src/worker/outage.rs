@@ -2,6 +2,7 @@
 //! every call that fails.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::WorldError;
@@ -9,6 +10,7 @@ use outlast_core::duration::duration_text;
 use parking_lot::Mutex;
 
 use crate::clock::monotonic;
+use crate::telemetry::ProcessMetrics;
 
 /// The minimum time between two log lines about outages. A call that has not failed for this time does not count as
 /// failing any more.
@@ -31,6 +33,7 @@ pub(crate) enum Call {
 pub(crate) struct Outage {
     /// What happens to the work during an outage, for log lines.
     consequence: &'static str,
+    metrics: Arc<ProcessMetrics>,
     state: Mutex<OutageState>,
 }
 
@@ -50,21 +53,22 @@ struct OutageState {
 
 impl Outage {
     /// For the log of a worker.
-    pub(crate) fn of_worker() -> Self {
-        Self::new("this worker retries until the world responds")
+    pub(crate) fn of_worker(metrics: Arc<ProcessMetrics>) -> Self {
+        Self::new("this worker retries until the world responds", metrics)
     }
 
     /// For the log of a client.
-    pub(crate) fn of_client() -> Self {
-        Self::new("calls that wait for an output keep waiting")
+    pub(crate) fn of_client(metrics: Arc<ProcessMetrics>) -> Self {
+        Self::new("calls that wait for an output keep waiting", metrics)
     }
 
-    fn new(consequence: &'static str) -> Self {
-        Self { consequence, state: Mutex::default() }
+    fn new(consequence: &'static str, metrics: Arc<ProcessMetrics>) -> Self {
+        Self { consequence, metrics, state: Mutex::default() }
     }
 
     /// Records that a call failed because the world is not available.
     pub(crate) fn failed(&self, call: Call, error: &WorldError) {
+        self.metrics.world_error(error);
         let logged = self.state.lock().failed(call, monotonic());
         match logged {
             Some(Duration::ZERO) => {

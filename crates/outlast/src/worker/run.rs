@@ -37,13 +37,19 @@ mod compensate;
 
 mod turn_log;
 
+mod turn_metrics;
+
 mod replay_check;
 
 mod lost_worker;
 
 mod unrecorded_outcomes;
 
+mod recorded_outcomes;
+
 mod pause;
+
+pub(super) mod pending_retry;
 
 pub(super) mod crash_suspects;
 

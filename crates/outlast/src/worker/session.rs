@@ -156,7 +156,9 @@ impl Session {
         let (clock, cached_max) = (world.clock(), settings.cached_max);
         let committer = Committer::new(world.clone(), id, runtime.clone(), settings.clone(), lost.clone());
         let outage = settings.outage.clone();
-        let stream_writer = StreamWriter::new(world.clone(), id, runtime.clone(), outage, lost.clone());
+        let metrics = settings.metrics.clone();
+        let stream_writer =
+            StreamWriter::new(world.clone(), id, runtime.clone(), outage, lost.clone(), metrics);
         let session = Arc::new(Self {
             id,
             joined_at: clock.now(),
@@ -184,7 +186,7 @@ impl Session {
             world,
             runtime,
         });
-        session.log_takeover(taken_over);
+        session.log_takeover(taken_over, "found_at_join");
         match session.beat().await {
             Ok(_) | Err(WorldError::Fenced(_)) => Ok(session),
             Err(error) => Err(error),
@@ -223,8 +225,9 @@ impl Session {
         );
     }
 
-    fn log_takeover(&self, runs: u64) {
+    fn log_takeover(&self, runs: u64, cause: &str) {
         if runs > 0 {
+            self.settings.metrics.takeovers.of(cause).metric.add(1);
             tracing::info!(session = %self.id, runs, "took over {runs} runs of workers that are gone");
         }
     }
@@ -264,7 +267,7 @@ impl Session {
 
     /// Ends the sessions of workers that are gone; their runs become ready.
     pub(super) async fn take_over(&self) -> Result<(), WorldError> {
-        self.log_takeover(self.world.takeover(self.id).await?);
+        self.log_takeover(self.world.takeover(self.id).await?, "found_at_beat");
         Ok(())
     }
 
@@ -316,6 +319,7 @@ impl Session {
     /// Otherwise the session would hold the run, and no task would work on it.
     async fn mark_panicked(&self, run: RunId, panic: String) -> Result<(), WorldError> {
         tracing::error!(%run, panic, "the task of a run panicked");
+        self.settings.metrics.stuck.of("panicked").metric.add(1);
         let held = self.world.held(self.id).await?;
         let Some(held) = held.into_iter().find(|held| held.run == run) else { return Ok(()) };
         let message = format!("code that the run needs panicked: {panic}; deploy a fix and the run resumes");

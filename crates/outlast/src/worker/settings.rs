@@ -16,6 +16,7 @@ use super::outage::Outage;
 use super::world_gone::WorldGone;
 use crate::authoring::registry::Registered;
 use crate::replay::StepToAttempt;
+use crate::telemetry::ProcessMetrics;
 
 /// The settings of a worker, and the counters and logs that outlive its sessions.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ pub(super) struct Settings {
     /// The maximum time that a turn may take to compute.
     pub(super) turn_time: Duration,
     pub(super) meter: Arc<Meter>,
+    /// What this process counts about the world.
+    pub(super) metrics: Arc<ProcessMetrics>,
     /// Logs when the world does not respond, for all sessions.
     pub(super) outage: Arc<Outage>,
     /// Why the worker has stopped by itself, if it has.
@@ -50,6 +53,8 @@ pub(super) struct Settings {
     pub(super) step_names: Vec<Arc<str>>,
     /// Limits the number of concurrent attempts at blocking steps.
     pub(super) blocking_permits: Arc<Semaphore>,
+    /// Limits the number of concurrent attempts at transactional steps.
+    pub(super) transactional_permits: Arc<Semaphore>,
     /// How long runs are kept after their end; forever if `None`.
     pub(super) retention: Option<Duration>,
     /// The highest rules that the worker announces.
@@ -79,19 +84,29 @@ impl Settings {
     pub(super) fn prepare(&self, mut step: StepToAttempt, is_maybe_attempted: bool) -> Option<PreparedStep> {
         let is_first = step.attempt == 1 && !is_maybe_attempted;
         if let Some(call) = step.call.clone() {
-            let (limits, step_index) = (Vec::new(), 0);
-            return Some(PreparedStep { step, is_first, is_maybe_attempted, call, limits, step_index });
+            let (limits, step_index, is_transactional) = (Vec::new(), 0, false);
+            return Some(PreparedStep {
+                step,
+                is_first,
+                is_maybe_attempted,
+                call,
+                limits,
+                step_index,
+                is_transactional,
+            });
         }
         let call = self.code.step(&step.name)?.clone();
-        let (mut limits, mut step_index) = (Vec::new(), 0);
+        let (mut limits, mut step_index, mut is_transactional) = (Vec::new(), 0, false);
         if let Some(options) = self.code.step_options_of(&step.name) {
             step_index = options.place;
             limits.extend(options.limit.clone());
             limits.extend(options.policy.is_blocking.then(|| self.blocking_permits.clone()));
+            is_transactional = options.transaction.is_some();
+            limits.extend(is_transactional.then(|| self.transactional_permits.clone()));
             step.policy.is_at_most_once |= options.policy.is_at_most_once;
             step.policy.heartbeat_timeout =
                 step.policy.heartbeat_timeout.or(options.policy.heartbeat_timeout);
         }
-        Some(PreparedStep { step, is_first, is_maybe_attempted, call, limits, step_index })
+        Some(PreparedStep { step, is_first, is_maybe_attempted, call, limits, step_index, is_transactional })
     }
 }

@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::outage::{Call, Outage};
 use crate::clock::pause_before_retry;
+use crate::telemetry::ProcessMetrics;
 
 /// The pauses between two tries.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_millis(500));
@@ -44,6 +45,7 @@ pub(crate) struct StreamWriter {
     clock: Arc<dyn Clock>,
     runtime: Handle,
     outage: Arc<Outage>,
+    metrics: Arc<ProcessMetrics>,
     /// The session is lost: nothing is written any more.
     lost: CancellationToken,
     queue: Mutex<WriteQueue>,
@@ -222,9 +224,10 @@ impl StreamWriter {
         runtime: Handle,
         outage: Arc<Outage>,
         lost: CancellationToken,
+        metrics: Arc<ProcessMetrics>,
     ) -> Self {
         let clock = world.clock();
-        Self { world, session, clock, runtime, outage, lost, queue: Mutex::default() }
+        Self { world, session, clock, runtime, outage, metrics, lost, queue: Mutex::default() }
     }
 
     /// Puts a write of an attempt into the queue. Waits while the attempt's buffer is full.
@@ -235,6 +238,30 @@ impl StreamWriter {
         write: ChunkWrite,
     ) -> Result<(), WorldError> {
         buffer.wait_for_room().await?;
+        self.enqueue(attempt, buffer, write)
+    }
+
+    /// Puts a write of an attempt into the queue, if its buffer has room. Returns whether it had.
+    #[cfg(feature = "attempt-log")]
+    pub(crate) fn write_now(
+        self: &Arc<Self>,
+        attempt: WritingAttempt,
+        buffer: &Arc<AttemptBuffer>,
+        write: ChunkWrite,
+    ) -> bool {
+        let has_room = {
+            let state = buffer.state.lock();
+            state.error.is_none() && state.pending_bytes < STREAM_BUFFER_BYTES_MAX
+        };
+        has_room && self.enqueue(attempt, buffer, write).is_ok()
+    }
+
+    fn enqueue(
+        self: &Arc<Self>,
+        attempt: WritingAttempt,
+        buffer: &Arc<AttemptBuffer>,
+        write: ChunkWrite,
+    ) -> Result<(), WorldError> {
         let bytes = write.chunk.as_ref().map_or(0, ChunkContent::stored_bytes) + WRITE_BYTES;
         // Lock the queue first: chunks must be queued in the order of their ordinals.
         let mut queue = self.queue.lock();
@@ -299,6 +326,11 @@ impl StreamWriter {
                     again.push(queued);
                 }
                 answer => {
+                    if answer.is_ok() {
+                        let bytes = queued.write.chunks.iter().map(|chunk| chunk.stored_bytes() as u64).sum();
+                        self.metrics.stream_chunks.add(queued.write.chunks.len() as u64);
+                        self.metrics.stream_bytes.add(bytes);
+                    }
                     queued.buffer.answered(queued.bytes, &queued.write.stream, answer, &*self.clock);
                 }
             }

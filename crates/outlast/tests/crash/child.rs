@@ -16,7 +16,7 @@ use crate::mixed_program::{Replay, StartOrder};
 use crate::process_folder::ProcessFolder;
 use crate::{
     between_attempts, chain_program, compensating_program, during_sleep, failing_program, mixed_program,
-    schedules, streaming,
+    retried_program, schedules, streaming, token_program, transfers,
 };
 
 const SIGKILL: i32 = 9;
@@ -39,6 +39,10 @@ pub(crate) enum Program {
     Failing,
     /// Runs that fail and compensate.
     Compensating,
+    /// Runs that fail and are retried.
+    Retried,
+    /// Runs with tokens and replies.
+    Tokens,
     /// Many runs of some slow steps.
     Chains {
         /// The number of runs that it starts.
@@ -54,6 +58,11 @@ pub(crate) enum Program {
     Streamer,
     /// A worker that serves schedules.
     Schedules,
+    /// Runs with transactional steps.
+    Transfers {
+        /// The number of runs that it starts.
+        starts: u32,
+    },
 }
 
 const PROGRAM: &str = "OUTLAST_CRASH_PROGRAM";
@@ -91,6 +100,8 @@ pub(crate) async fn run_child(args: ChildArgs) -> Result<(), Error> {
         }
         Program::Failing => failing_program::run(&process_folder, world.clone()).await?,
         Program::Compensating => compensating_program::run(&process_folder, world.clone()).await?,
+        Program::Retried => retried_program::run(&process_folder, world.clone()).await?,
+        Program::Tokens => token_program::run(&process_folder, world.clone()).await?,
         Program::Chains { starts, live } => {
             chain_program::run(&process_folder, world.clone(), starts, live).await?
         }
@@ -98,6 +109,7 @@ pub(crate) async fn run_child(args: ChildArgs) -> Result<(), Error> {
         Program::Pauser => between_attempts::run(&process_folder, world.clone()).await?,
         Program::Streamer => streaming::run(&process_folder, world.clone()).await?,
         Program::Schedules => schedules::run(world.clone()).await?,
+        Program::Transfers { starts } => transfers::run(&process_folder, world.clone(), starts).await?,
     };
     process_folder.write_result(world.points(), outputs);
     Ok(())

@@ -1,12 +1,13 @@
 //! A program whose runs fail and compensate: one with five compensations of which one fails for good, one with a step
-//! that is in progress when its sibling fails, and one that is cancelled while it waits.
+//! that is in progress when its sibling fails, one that is cancelled while it waits, and one that begins again after it
+//! has failed, with a step after its end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use outlast::core::Event;
 use outlast::prelude::*;
-use outlast::{Status, World};
+use outlast::{RunEnd, Status, World};
 use outlast_conformance::KillerWorld;
 
 use crate::mixed_program::{ExpectedRun, log_output, sleep, waits_for};
@@ -14,7 +15,7 @@ use crate::process_folder::{Ack, Effect, Outputs, ProcessFolder};
 use crate::snapshot::{RunSnapshot, WorldSnapshot};
 
 /// The runs of the program. The key of each is the name of its workflow.
-pub(crate) const RUNS: [ExpectedRun; 3] = [
+pub(crate) const RUNS: [ExpectedRun; 4] = [
     ExpectedRun {
         key: "sold_out",
         output: "Error: sold out (a compensation failed: `revert`, operation 5: the third cannot be reverted)",
@@ -34,6 +35,8 @@ pub(crate) const RUNS: [ExpectedRun; 3] = [
         branches: 1,
         is_deterministic: true,
     },
+    // Its pause has jitter.
+    ExpectedRun { key: "second_try", output: "done", branches: 1, is_deterministic: false },
 ];
 
 /// Starts all runs, and waits until all have ended. It may be killed at any time and run again.
@@ -41,7 +44,7 @@ pub(crate) async fn run(process_folder: &ProcessFolder, world: Arc<KillerWorld>)
     let world: Arc<dyn World> = world;
     let worker = Worker::builder(world.clone())
         .state(process_folder.clone())
-        .register((sold_out, in_flight, withdrawn))
+        .register((sold_out, in_flight, withdrawn, second_try, announce))
         .register((apply, revert, release, slow, revert_slow, fail))
         .start()
         .await?;
@@ -54,11 +57,19 @@ pub(crate) async fn run(process_folder: &ProcessFolder, world: Arc<KillerWorld>)
             process_folder.log_ack(&Ack::Started(key));
         )*};
     }
-    start!(sold_out, in_flight, withdrawn);
+    start!(sold_out, in_flight, withdrawn, second_try);
     cancel(process_folder, &runs[2]).await?;
     let mut outputs = Outputs::new();
     for run in &runs {
         log_output(process_folder, run, &mut outputs).await?;
+    }
+    // The step after the end of the last run.
+    loop {
+        let steps = client.list().parent(runs[3].id()).queued_steps().await?;
+        if steps.runs.iter().all(|step| step.status.is_final()) {
+            break;
+        }
+        sleep("2ms").await;
     }
     worker.stop().await?;
     Ok(outputs)
@@ -94,6 +105,12 @@ pub(crate) fn check_end(end: &WorldSnapshot, effects: &[Effect]) {
     assert_eq!(outcomes(&end.runs["sold_out"]), ["9 done", "7 done", "5 failed", "3 done", "1 done"]);
     assert_eq!(outcomes(&end.runs["withdrawn"]), ["2 done", "1 done"]);
     assert_eq!(outcomes(&end.runs["in_flight"]), ["1 done"]);
+    assert!(effects.iter().any(|effect| effect.step == "announce"), "the step after the end");
+    let second = &end.runs["second_try"];
+    assert_eq!((second.view.status, second.view.generation), (Status::Completed, 2));
+    let kinds: Vec<_> = second.events().map(Event::kind).filter(|kind| kind.starts_with("run_")).collect();
+    assert_eq!(kinds, ["run_started", "run_retrying", "run_continued", "run_completed"]);
+    assert_eq!(outcomes(second), ["1 done"], "the first try was compensated");
     assert!(
         effects.iter().all(|effect| effect.step != EARLY),
         "it was reverted while in progress: {effects:?}"
@@ -147,7 +164,23 @@ async fn withdrawn(ctx: Context, key: String) -> Result<String, Error> {
     ctx.hook::<String>("never").await
 }
 
+/// Fails once, and compensates for that.
+#[workflow(on_failure = retry(attempts = 2, initial = "20ms"), on_end = announce)]
+async fn second_try(ctx: Context, key: String) -> Result<String, Error> {
+    ctx.step(apply, (key.clone(), 1)).undo(revert).await?;
+    if ctx.generation() == 1 {
+        return Err(Error::msg("once more"));
+    }
+    Ok("done".into())
+}
+
 // --- steps ---
+
+#[step]
+async fn announce(cx: StepContext<ProcessFolder>, end: RunEnd) {
+    assert_eq!(end.status, Status::Completed);
+    cx.state().log_effect(&cx, &end.workflow, "announce");
+}
 
 /// The attempts at `slow` in this process that have not ended.
 static RUNNING: AtomicU32 = AtomicU32::new(0);

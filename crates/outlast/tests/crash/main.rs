@@ -1,5 +1,5 @@
-//! Crash tests: real child processes are killed with SIGKILL, on one SQLite file; [`sweep`], [`schedules`] and [`two_processes`] also
-//! run on Postgres.
+//! Crash tests: real child processes are killed with SIGKILL, on one SQLite file; [`sweep`], [`schedules`],
+//! [`transfers`] and [`two_processes`] also run on Postgres.
 //!
 //! * [`sweep`]: a program killed at every commit point, one point per child.
 //! * [`repeated_kills`]: a program killed from outside at random times, repeatedly.
@@ -7,6 +7,7 @@
 //! * [`between_attempts`]: a step whose process dies between two of its attempts.
 //! * [`streaming`]: a step whose process dies while it writes to a stream that another process reads.
 //! * [`schedules`]: three processes that serve schedules and are killed repeatedly.
+//! * [`transfers`]: transactional steps, killed at every point and at random times.
 //! * [`two_processes`]: two processes on one file, one of which dies.
 //!
 //! A child is this test binary again, with environment variables that select a program: [`child_program`]. It logs the
@@ -26,10 +27,13 @@ mod mixed_program;
 mod postgres_schema;
 mod process_folder;
 mod repeated_kills;
+mod retried_program;
 mod schedules;
 mod snapshot;
 mod streaming;
 mod sweep;
+mod token_program;
+mod transfers;
 mod two_processes;
 
 /// The entry point of child processes. Without their environment variables it does nothing.

@@ -76,7 +76,7 @@ pub(crate) fn wait_until_disconnected(url: &str) {
 }
 
 /// Calls `work` with a new connection to the server.
-fn with_client(url: &str, work: impl AsyncFnOnce(&Client)) {
+pub(crate) fn with_client(url: &str, work: impl AsyncFnOnce(&Client)) {
     let server = url.split('?').next().unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {

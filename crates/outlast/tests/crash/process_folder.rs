@@ -70,7 +70,7 @@ impl ProcessFolder {
         }
     }
 
-    fn database(&self) -> PathBuf {
+    pub(crate) fn database(&self) -> PathBuf {
         self.folder.join("runs.db")
     }
 

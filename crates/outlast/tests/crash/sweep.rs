@@ -11,7 +11,7 @@ use crate::child::{ChildArgs, ChildExit, ChildProcess, Program};
 use crate::mixed_program::{ExpectedRun, Replay, StartOrder};
 use crate::process_folder::{Effect, Outputs, ProcessFolder};
 use crate::snapshot::{AttemptCounts, WorldSnapshot, attempt_counts, check_attempt_counts};
-use crate::{compensating_program, failing_program, mixed_program};
+use crate::{compensating_program, failing_program, mixed_program, retried_program, token_program};
 
 /// The number of concurrent trials.
 const CONCURRENT_TRIALS: usize = 3;
@@ -29,12 +29,16 @@ const CONCURRENT: Program = Program::Mixed(StartOrder::Concurrent, Replay::WhenN
 const REPLAYED: Program = Program::Mixed(StartOrder::Concurrent, Replay::EveryTurn);
 const FAILING: Program = Program::Failing;
 const COMPENSATING: Program = Program::Compensating;
+const RETRIED: Program = Program::Retried;
+const TOKENS: Program = Program::Tokens;
 
 /// The runs of a program.
 fn runs(program: Program) -> &'static [ExpectedRun] {
     match program {
         Program::Failing => &failing_program::RUNS,
         Program::Compensating => &compensating_program::RUNS,
+        Program::Retried => &retried_program::RUNS,
+        Program::Tokens => &token_program::RUNS,
         _ => &mixed_program::RUNS,
     }
 }
@@ -65,8 +69,18 @@ fn runs_in_trouble_survive_a_kill_at_every_commit_point() {
 }
 
 #[test]
+fn runs_that_are_retried_survive_a_kill_at_every_commit_point() {
+    sweep(RETRIED, WorldLocation::File, KillPoints::All, KillsPerTrial::Once);
+}
+
+#[test]
 fn runs_that_compensate_survive_a_kill_at_every_commit_point() {
     sweep(COMPENSATING, WorldLocation::File, KillPoints::All, KillsPerTrial::Once);
+}
+
+#[test]
+fn runs_with_tokens_and_replies_survive_a_kill_at_every_commit_point() {
+    sweep(TOKENS, WorldLocation::File, KillPoints::All, KillsPerTrial::Once);
 }
 
 #[test]
@@ -123,6 +137,12 @@ mod on_postgres {
     fn runs_that_compensate_survive_a_kill_at_some_commit_points() {
         throwaway::needs_postgres!();
         sweep(COMPENSATING, SERVER, SOME, KillsPerTrial::Once);
+    }
+
+    #[test]
+    fn runs_with_tokens_and_replies_survive_a_kill_at_some_commit_points() {
+        throwaway::needs_postgres!();
+        sweep(TOKENS, SERVER, SOME, KillsPerTrial::Once);
     }
 
     #[test]
@@ -250,6 +270,8 @@ impl KillPoints {
             (Self::All, KillsPerTrial::Twice, _) => 35,
             (Self::All, KillsPerTrial::Once, FAILING) => 45,
             (Self::All, KillsPerTrial::Once, COMPENSATING) => 30,
+            (Self::All, KillsPerTrial::Once, RETRIED) => 25,
+            (Self::All, KillsPerTrial::Once, TOKENS) => 8,
             (Self::All, KillsPerTrial::Once, SEQUENTIAL) => 105,
             (Self::All, KillsPerTrial::Once, _) => 65,
         }
@@ -374,6 +396,7 @@ fn check_end(program: Program, end: &WorldSnapshot, effects: &[Effect]) {
     match program {
         FAILING => failing_program::check_end(end),
         COMPENSATING => compensating_program::check_end(end, effects),
+        RETRIED => retried_program::check_end(end),
         _ => {}
     }
 }
@@ -490,7 +513,9 @@ fn check_branches(runs: &[ExpectedRun], attempt_counts: &AttemptCounts, crashes:
         *repeated.entry(key).or_default() += count - 1;
     }
     for run in runs {
-        let (repeated, allowed) = (repeated[run.key], run.branches * crashes);
+        // A run without steps has no attempts.
+        let repeated = repeated.get(run.key).copied().unwrap_or(0);
+        let allowed = run.branches * crashes;
         assert!(repeated <= allowed, "{repeated} attempts too many in {}: {attempt_counts:?}", run.key);
     }
 }

@@ -42,6 +42,9 @@ impl Lines {
     }
 }
 
+/// The spans of the engine around everything that a run or a client does. They are left out.
+const AROUND: [&str; 3] = ["outlast.run", "outlast.start", "outlast.hook.send"];
+
 /// The fields of a span or an event, as text.
 #[derive(Default)]
 struct Fields(String);
@@ -58,6 +61,9 @@ impl Visit for Fields {
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        if AROUND.contains(&attributes.metadata().name()) {
+            return;
+        }
         let mut fields = Fields::default();
         attributes.record(&mut fields);
         *self.0.lock().open.entry(fields.0.clone()).or_default() += 1;
@@ -76,6 +82,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
         let mut fields = Fields::default();
         event.record(&mut fields);
         let spans = context.event_scope(event).into_iter().flat_map(|scope| scope.from_root());
+        let spans = spans.filter(|span| !AROUND.contains(&span.name()));
         let spans: String = spans.map(|span| format!("{}: ", span.name())).collect();
         self.0.lock().lines.push(format!("{spans}{}", fields.0.trim_end()));
     }

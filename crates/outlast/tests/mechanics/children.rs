@@ -481,7 +481,7 @@ async fn payloads_to_a_run_that_has_returned_do_not_fail_it(engine: TestEngine) 
         let message = |number: usize| NewMessage {
             id: MessageId::from_bits((part * 1_000 + number) as u128),
             run: run.id(),
-            body: MessageBody::Hook { name: "h".into(), payload: Payload::null() },
+            body: MessageBody::Hook { name: "h".into(), payload: Payload::null(), to: Default::default() },
             headers: Headers::new(),
         };
         engine.world.send((0..1_000).map(message).collect()).await.unwrap();

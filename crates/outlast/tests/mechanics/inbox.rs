@@ -284,6 +284,7 @@ async fn send_all_that_it_keeps(engine: &TestEngine, run: RunId) {
             body: MessageBody::Hook {
                 name: "x".into(),
                 payload: Payload::json(&(part * 1_000 + number)).unwrap(),
+                to: Default::default(),
             },
             headers: Headers::new(),
         };

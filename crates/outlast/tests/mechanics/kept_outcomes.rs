@@ -123,7 +123,7 @@ async fn it_is_known_behind_a_full_page_of_messages(engine: TestEngine) {
         .map(|number| NewMessage {
             id: MessageId::from_bits(1000 + number),
             run: run.id(),
-            body: MessageBody::Hook { name: "x".into(), payload: Payload::null() },
+            body: MessageBody::Hook { name: "x".into(), payload: Payload::null(), to: Default::default() },
             headers: Headers::new(),
         })
         .collect();

@@ -46,7 +46,7 @@ async fn a_run_that_only_waits_is_released(engine: TestEngine) {
         view.waits,
         [
             Wait::Timer { op: 0, until: engine.time_after_begin("1h") },
-            Wait::Hook { op: 1, name: "x".into(), until: Some(engine.time_after_begin("2h")) },
+            Wait::Hook { op: 1, name: "x".into(), until: Some(engine.time_after_begin("2h")), token: None },
             Wait::Retry { op: 2, name: "flaky".into(), until: engine.time_after_begin("1s") },
         ]
     );
@@ -211,7 +211,11 @@ async fn histories_that_a_claim_left_out_are_read_together(engine: TestEngine) {
     let message = |(number, run): (usize, &RunHandle<u32>)| NewMessage {
         id: MessageId::from_bits(number as u128 + 1),
         run: run.id(),
-        body: MessageBody::Hook { name: "x".into(), payload: Payload::json(&7).unwrap() },
+        body: MessageBody::Hook {
+            name: "x".into(),
+            payload: Payload::json(&7).unwrap(),
+            to: Default::default(),
+        },
         headers: Headers::new(),
     };
     for sent in engine.world.send(runs.iter().enumerate().map(message).collect()).await.unwrap() {

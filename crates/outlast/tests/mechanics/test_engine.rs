@@ -255,6 +255,10 @@ fn line(event: &Event, at: Timestamp) -> String {
         }
         Event::CompensationStarted { of, .. } => of.to_string(),
         Event::RunCompensating { ends_as, failure } => format!("{ends_as}: {}", failure.message),
+        Event::RunRetrying(retrying) => {
+            let pause = duration_text(retrying.retry_at.since(at));
+            format!("after try {} in {pause}: {}", retrying.attempt, retrying.failure.message)
+        }
         Event::StepCompleted { output, .. }
         | Event::ChildCompleted { output, .. }
         | Event::RunCompleted { output } => format!("{output:?}"),

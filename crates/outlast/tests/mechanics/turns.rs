@@ -268,6 +268,7 @@ fn taken(key: &str) -> outlast::core::Start {
         deadline: None,
         policy: None,
         requester: None,
+        ending: None,
     }
 }
 

@@ -103,7 +103,9 @@ pub(super) fn of_workers(now: Timestamp, workers: &[WorkerJson], counts: &Counts
         let text = format!("{} builds work at the same time; finish the rollout", builds.len());
         findings.push(DoctorFinding::warning("builds", text));
     }
-    let libraries: BTreeSet<_> = workers.iter().filter_map(|worker| worker.library.as_deref()).collect();
+    // A world may add to the version, as in `0.1.0, schema 10`.
+    let libraries = workers.iter().filter_map(|worker| worker.library.as_deref()?.split(',').next());
+    let libraries: BTreeSet<_> = libraries.map(str::trim).collect();
     if libraries.iter().any(|version| *version != env!("CARGO_PKG_VERSION")) {
         let text = format!("workers use Outlast {libraries:?}, this program {}", env!("CARGO_PKG_VERSION"));
         findings.push(DoctorFinding::warning("versions", text));

@@ -124,3 +124,26 @@ fn a_file_that_everybody_may_write_is_found() {
     assert_eq!(check(0o666), Severity::Warning);
     assert_eq!(check(0o444), Severity::Bad);
 }
+
+#[test]
+fn a_full_disk_and_a_network_file_system_are_found() {
+    let folder = std::path::Path::new("/data");
+    let severity = |megabytes: u64| super::place::of_space(folder, megabytes << 20).severity;
+    assert_eq!(
+        (severity(10), severity(1_000), severity(9_000)),
+        (Severity::Bad, Severity::Warning, Severity::Good)
+    );
+    assert!(super::place::of_file_system(folder, 0x6969).unwrap().message.contains("Postgres"));
+    // The number may be negative where it has 32 bits.
+    assert!(super::place::of_file_system(folder, 0xffff_ffff_ff53_4d42).is_some());
+    assert!(super::place::of_file_system(folder, 0xef53).is_none(), "ext4");
+}
+
+#[test]
+fn a_key_that_is_sent_without_encryption_is_found() {
+    let found = |server: &str| super::place::of_server(server, true).is_some();
+    assert!(found("http://outlast.example:4700/ops") && found("http://10.0.0.7"));
+    assert!(!found("http://127.0.0.1:4700") && !found("http://localhost") && !found("http://[::1]:4700"));
+    assert!(!found("https://outlast.example"));
+    assert!(super::place::of_server("http://10.0.0.7", false).is_none());
+}

@@ -99,6 +99,6 @@ fn the_next_command_fits_the_state() {
         outlast worker list
         outlast watch 938NKR
         outlast run output 938NKR
-        outlast run output 938NKR; outlast run restart 938NKR"#]]
+        outlast run output 938NKR; outlast run retry 938NKR --dry-run; outlast run restart 938NKR"#]]
     .assert_eq(&lines.join("\n"));
 }

@@ -1,7 +1,7 @@
-//! The JSON of events of compensations.
+//! The JSON of events of compensations, and of tries that failed.
 
 use super::{EventError, Fields, Need, Object, ops, read_queued, write_queued};
-use crate::event::{CompensationInput, CompensationRegistered, Event, OpNumber};
+use crate::event::{CompensationInput, CompensationRegistered, Event, OpNumber, RunRetrying};
 
 /// Writes the fields of an event of a compensation.
 pub(super) fn write(event: &Event, object: &mut Object<'_>) {
@@ -17,6 +17,14 @@ pub(super) fn write(event: &Event, object: &mut Object<'_>) {
         Event::RunCompensating { ends_as, failure } => {
             object.text("ends_as", ends_as.as_str());
             object.json("failure", failure);
+        }
+        Event::RunRetrying(retrying) => {
+            object.number("attempt", i64::from(retrying.attempt));
+            object.json("failure", &retrying.failure);
+            object.number("retry_at", retrying.retry_at.as_micros());
+            if !retrying.kept.is_empty() {
+                object.json("kept", &retrying.kept);
+            }
         }
         _ => {}
     }
@@ -41,6 +49,16 @@ fn write_registered(registered: &CompensationRegistered, object: &mut Object<'_>
         CompensationInput::Value(Ok(input)) => object.payload("input", input),
         CompensationInput::Value(Err(failure)) => object.json("failure", failure),
     }
+}
+
+/// Reads the event of a try that failed.
+pub(super) fn read_retrying(fields: Fields<'_>, need: &Need<'_>) -> Result<RunRetrying, EventError> {
+    Ok(RunRetrying {
+        failure: need.field("failure", fields.failure)?,
+        attempt: need.field("attempt", fields.attempt)?,
+        retry_at: need.field("retry_at", fields.retry_at)?,
+        kept: fields.kept.unwrap_or_default(),
+    })
 }
 
 /// Reads an event of a compensation.

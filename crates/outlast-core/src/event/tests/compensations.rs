@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::failure::FailedCompensation;
+use crate::strategy::{EndPlan, EndStep, FailureStrategy};
 
 pub(super) fn compensation_examples() -> Vec<Event> {
     let registered = CompensationRegistered {
@@ -47,8 +48,35 @@ pub(super) fn compensation_examples() -> Vec<Event> {
         Event::RunCompensating { ends_as: Status::Cancelled, failure: Failure::cancelled("too late") },
         Event::RunFailed { failure: failure.clone() },
         Event::RunCancelled { failure },
+        retrying(1, Vec::new()),
+        retrying(2, vec![EventPlace { turn: 4, event: 6 }]),
     ]);
     examples
+}
+
+fn retrying(attempt: u32, kept: Vec<EventPlace>) -> Event {
+    let failure = Failure::new(FailureKind::Error, "sold out");
+    Event::RunRetrying(Box::new(RunRetrying { failure, attempt, retry_at: moment(), kept }))
+}
+
+/// Starts that decide about the ends of their runs.
+pub(super) fn ending_examples() -> Vec<Event> {
+    let strategies = [
+        FailureStrategy::Fail,
+        FailureStrategy::Retry(Retry::WORKFLOW),
+        FailureStrategy::Cascade,
+        FailureStrategy::Quarantine,
+    ];
+    let policy = Policy { queue: Some("mail"), priority: Some(2), retry: Retry::api(), ..Policy::DEFAULT };
+    let mut plans: Vec<_> =
+        strategies.into_iter().map(|strategy| EndPlan { on_failure: Some(strategy), on_end: None }).collect();
+    plans.push(EndPlan { on_failure: None, on_end: Some(EndStep::new("notify", Policy::DEFAULT)) });
+    plans.push(EndPlan {
+        on_failure: Some(FailureStrategy::Cascade),
+        on_end: Some(EndStep::new("notify", policy)),
+    });
+    let start = |plan: EndPlan| RunStarted { ending: plan.into_option(), ..plain_start(2) };
+    plans.into_iter().map(|plan| start(plan).into()).collect()
 }
 
 fn any_registered() -> BoxedStrategy<Event> {
@@ -75,6 +103,7 @@ pub(super) fn file_name(event: &Event) -> &'static str {
         Event::CompensationsKept { .. } => "compensations_kept",
         Event::CompensationStarted { .. } => "compensation_started",
         Event::RunCompensating { .. } => "run_compensating",
+        Event::RunRetrying(_) => "run_retrying",
         other => panic!("`{}` has no golden file", other.kind()),
     }
 }
@@ -92,6 +121,13 @@ pub(super) fn redrawn(example: &Event) -> BoxedStrategy<Event> {
             .boxed(),
         Event::RunCompensating { .. } => any_failure()
             .prop_map(|failure| Event::RunCompensating { ends_as: Status::Failed, failure })
+            .boxed(),
+        Event::RunRetrying(_) => (any_failure(), any::<u32>(), prop::collection::vec(any::<u32>(), 0..3))
+            .prop_map(|(failure, attempt, kept)| {
+                let place = |event: u32| EventPlace { turn: 1, event: event.into() };
+                let (kept, retry_at) = (kept.into_iter().map(place).collect(), moment());
+                Event::RunRetrying(Box::new(RunRetrying { failure, attempt, retry_at, kept }))
+            })
             .boxed(),
         other => panic!("`{}` is drawn nowhere", other.kind()),
     }

@@ -18,6 +18,7 @@ pub(super) fn plain_start(rules: u32) -> RunStarted {
         deadline: None,
         policy: None,
         requester: None,
+        ending: None,
     }
 }
 
@@ -56,7 +57,9 @@ pub(super) fn generation_examples() -> Vec<Event> {
             started,
             children,
             kept,
+            failed_tries: u32::from(generation == 3),
             previous: (1..generation - 1).collect(),
+            tokens: Vec::new(),
         };
         Event::RunContinued(Box::new(continued))
     };
@@ -94,10 +97,12 @@ pub(super) fn any_run_continued() -> impl Strategy<Value = Event> {
             skips_from,
             generation,
             next_op,
-            started,
+            started: *started,
             children,
             kept,
+            failed_tries: 0,
             previous: Vec::new(),
+            tokens: Vec::new(),
         }))
     })
 }

@@ -109,11 +109,15 @@ fn a_missing_field_is_an_error_that_names_it() {
         iteration_ended: {"iteration", "of", "op", "value"}
         loop_started: {"name", "op"}
         operation_cancelled: {"op"}
+        reply_dropped: {"message"}
+        reply_sent: {"message", "op", "payload"}
         run_cancelled: {"failure"}
         run_compensating: {"ends_as", "failure"}
         run_completed: {"output"}
         run_continued: {"generation", "input", "next_op", "parent_op", "root", "skips_from", "version", "workflow"}
         run_failed: {"failure"}
+        run_retried: {"from", "message", "next_op", "reopens"}
+        run_retrying: {"attempt", "failure", "retry_at"}
         run_started: {"input", "parent_op", "root", "version", "workflow"}
         run_terminated: {"failure"}
         step_completed: {"op", "output"}
@@ -126,6 +130,10 @@ fn a_missing_field_is_an_error_that_names_it() {
         timer_fired: {"op"}
         timer_started: {"fire_at", "op"}
         timer_woken: {"message"}
+        token_closed: {"op"}
+        token_refused: {"failure", "op"}
+        token_requested: {"name", "op", "token"}
+        token_taken: {"op"}
         value_recorded: {"name", "op", "value"}
         version_chosen: {"name"}
     "#]]

@@ -84,6 +84,7 @@ fn new_start(number: u128) -> Start {
         deadline: None,
         policy: None,
         requester: None,
+        ending: None,
     }
 }
 

@@ -14,6 +14,7 @@ use crate::encoding::turn;
 use crate::write::outbox::{Outboxes, effective_outbox, receivers};
 use crate::write::start::STATEMENT_BYTES_MAX;
 use crate::write::streams::{TurnWrites, limits as stream_limits};
+use crate::write::tokens::TurnTokens;
 
 /// How long a statement with [`LockWait::Short`] waits for each lock, in milliseconds.
 const SHORT_WAIT_MS: i64 = 50;
@@ -118,6 +119,8 @@ pub(super) struct CommitBatch {
     outboxes: Outboxes,
     /// What the workflows write to streams and publish.
     writes: TurnWrites,
+    /// The tokens of the turns, and their replies.
+    tokens: TurnTokens,
     /// Whether no other commit of the session may be executed at the same time; see `160_commit.sql`.
     is_exclusive: bool,
     /// Whether a turn requests a key. If another transaction inserts the same key, the turn cannot be skipped.
@@ -140,6 +143,7 @@ impl CommitBatch {
         self.first_run.get_or_insert(turn.run);
         self.outboxes.add(turn, nth, rules)?;
         self.writes.add(turn, nth);
+        self.tokens.add(turn, nth)?;
         let events = turn::events_json(turn);
         self.is_exclusive |= turn.is_exclusive();
         self.requests_keys |= requests_keys(turn);
@@ -183,14 +187,23 @@ impl CommitBatch {
             &messages.raws,
         ];
         let tries_max = if self.events.len() > 1 { BATCH_TRIES_MAX } else { SINGLE_TRIES_MAX };
-        if self.writes.is_empty() {
+        if self.writes.is_empty() && self.tokens.is_empty() {
             return database.try_times(&database.sql.commit, &values, tries_max).await;
         }
         let TurnWrites { streams, packs, states, bodies, raws } = &self.writes;
         let (streams, states, limits) = (streams.array(), states.array(), stream_limits());
         let writes: [Parameter<'_>; 6] = [&streams, packs, &states, bodies, raws, &limits];
         values.extend(writes);
-        database.try_times(&database.sql.commit_writes, &values, tries_max).await
+        if self.tokens.is_empty() {
+            return database.try_times(&database.sql.commit_writes, &values, tries_max).await;
+        }
+        let TurnTokens { freed, taken, token_bodies, token_raws, replies, reply_bodies, reply_raws } =
+            &self.tokens;
+        let (freed, taken, replies) = (freed.array(), taken.array(), replies.array());
+        let tokens: [Parameter<'_>; 7] =
+            [&freed, &taken, token_bodies, token_raws, &replies, reply_bodies, reply_raws];
+        values.extend(tokens);
+        database.try_times(&database.sql.commit_tokens, &values, tries_max).await
     }
 
     /// Waits until the rows are free, without locking the session's row: other commits of the session would have to

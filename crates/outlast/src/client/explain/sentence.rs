@@ -392,13 +392,15 @@ fn wait(waiting: &Waiting, now: Timestamp) -> String {
         |end: &Option<Timestamp>| end.map(|at| format!(", until {}", seconds_text(at))).unwrap_or_default();
     match &waiting.wait {
         Wait::Timer { until, .. } => format!("a timer that is due at {}", moment_text(*until, now)),
-        Wait::Hook { name, until: end, .. } => {
+        Wait::Hook { name, until: end, token, .. } => {
             let rejected = match (waiting.rejected, &waiting.rejection) {
                 (0, _) | (_, None) => String::new(),
                 (1, Some(why)) => format!("; one was rejected: {why}"),
                 (many, Some(why)) => format!("; {many} were rejected, the last one: {why}"),
             };
-            format!("a payload for hook `{name}` (since {since}{}{rejected})", until(end))
+            // The token itself is a secret: not everybody who may see this text may send to it.
+            let token = token.as_ref().map_or("", |_| ", with a token");
+            format!("a payload for hook `{name}` (since {since}{}{token}{rejected})", until(end))
         }
         Wait::Child { workflow, run, until: end, .. } => {
             let status = waiting.child.map_or("not started yet".into(), |status| format!("{status}"));
@@ -412,6 +414,10 @@ fn wait(waiting: &Waiting, now: Timestamp) -> String {
                 workers => format!("{workers} workers serve it"),
             };
             format!("step `{name}` in queue `{queue}` ({run}, {status}, since {since}; {workers})")
+        }
+        // A step that is retried has failed.
+        Wait::Retry { name, until, .. } if waiting.failure.is_none() => {
+            format!("the next try of workflow `{name}`, due at {}", moment_text(*until, now))
         }
         Wait::Retry { name, until, .. } => {
             let why = waiting.failure.as_ref().map(|why| format!("; the last attempt failed: {why}"));
@@ -450,7 +456,7 @@ fn served_queues(worker: &JoinedWorker) -> String {
 }
 
 /// A time, and its distance from now.
-fn moment_text(at: Timestamp, now: Timestamp) -> String {
+pub(super) fn moment_text(at: Timestamp, now: Timestamp) -> String {
     let at_clock = seconds_text(at);
     if at > now {
         format!("{at_clock} (in {})", approximate(at.since(now)))

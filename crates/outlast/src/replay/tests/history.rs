@@ -102,7 +102,14 @@ fn event(
     match kind {
         "step_started" => {
             names.insert(op, first.to_owned());
-            Event::StepStarted { op, name: first.into(), input: payload(more), queued: None }
+            Event::StepStarted {
+                op,
+                name: first.into(),
+                input: payload(more),
+                queued: None,
+                is_once: false,
+                is_transactional: false,
+            }
         }
         "step_completed" => Event::StepCompleted { op, output: payload(rest) },
         "step_failed" => Event::StepFailed { op, failure: failed(failure_kind(first), more, 1) },
@@ -118,7 +125,7 @@ fn event(
         "timer_cancelled" => Event::TimerCancelled { op },
         "hook_opened" => {
             let timeout_at = Some(more).filter(|more| !more.is_empty()).map(at);
-            Event::HookOpened { op, name: first.into(), timeout_at }
+            Event::HookOpened { op, name: first.into(), timeout_at, of: None }
         }
         "hook_received" => Event::HookReceived {
             name: first.into(),
@@ -131,6 +138,7 @@ fn event(
                 "!" => Judgement::Rejected("no".into()),
                 _ => Judgement::TakenBy(op),
             },
+            to: Default::default(),
         },
         "hook_taken" => Event::HookTaken { op, message: MessageId::from_bits(rest.parse().unwrap()) },
         "hook_rejected" => {
@@ -185,6 +193,7 @@ fn run_continued(generation: u64, next_op: OpNumber, input: Payload) -> Event {
         deadline: None,
         policy: None,
         requester: None,
+        ending: None,
     };
     let begin = RunContinued::of_start(started);
     Event::RunContinued(Box::new(RunContinued { generation, next_op, ..begin }))
@@ -216,7 +225,7 @@ fn child_started(op: OpNumber, rest: &str, now: Timestamp) -> Event {
 
 /// What a turn asks of others, as text.
 pub(super) fn outbox_text(outbox: Option<&Outbox>) -> String {
-    let Some(Outbox { children, messages, tags, writes }) = outbox else { return String::new() };
+    let Some(Outbox { children, messages, tags, writes, .. }) = outbox else { return String::new() };
     let mut text = String::new();
     for NewChild { start, notify_parent } in children {
         let parent = start.parent.unwrap();
@@ -291,9 +300,9 @@ pub(super) fn line(event: &Event, now: Timestamp) -> String {
 /// What a worker would have said for a delivery to become this event.
 pub(super) fn delivery(event: Event) -> Delivery {
     match event {
-        Event::HookReceived { name, message, payload, headers, at, .. } => {
+        Event::HookReceived { name, message, payload, headers, at, to, .. } => {
             let at = at.unwrap_or(START);
-            Delivery::Hook(SentPayload { name, message, payload, headers, at })
+            Delivery::Hook(SentPayload { name, message, payload, headers, at, to })
         }
         Event::CancelRequested { message, reason, .. } => Delivery::Cancel { message, reason, at: START },
         Event::StepCompleted { op, output } => Delivery::StepEnded { op, outcome: Ok(output) },

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use outlast_core::{AttemptId, Event, OpNumber, Payload, Policy, Stuck, Timestamp};
+use outlast_core::{AttemptId, Event, Message, OpNumber, Payload, Policy, Stuck, Timestamp};
 
 use crate::error::{NextAttempt, StepError};
 use crate::ids::chance;
@@ -14,6 +14,8 @@ pub(in crate::worker) struct AttemptEnd {
     pub(in crate::worker) op: OpNumber,
     pub(in crate::worker) at: Timestamp,
     pub(super) result: Result<Payload, Box<AttemptFailure>>,
+    /// The message with the outcome, if the attempt has recorded it in the inbox. Boxed because few attempts do.
+    pub(in crate::worker) recorded: Option<Box<Message>>,
 }
 
 /// An attempt that failed. Boxed in [`AttemptEnd`], because most attempts succeed, and ends are moved several times.
@@ -45,10 +47,11 @@ impl AttemptEnd {
     }
 
     /// The event that records the end. `None` if the step's code cannot decode the input: a build that can makes the
-    /// attempt.
+    /// attempt. Also `None` if the inbox has the outcome.
     pub(in crate::worker) fn event(&self, may_retry: impl FnOnce(Timestamp) -> bool) -> Option<Event> {
         let op = self.op;
         let delivery = match &self.result {
+            Ok(_) if self.recorded.is_some() => return None,
             Ok(output) => Delivery::StepEnded { op, outcome: Ok(output.clone()) },
             Err(failure) if failure.error.is_stuck(2) => return None,
             Err(failure) => {
@@ -107,7 +110,10 @@ impl AttemptFailure {
             return Delivery::StepEnded { op, outcome: Err(failure) };
         };
         match may_retry(retry_at) {
-            Ok(()) => Delivery::StepRetried { op, attempt, failure, retry_at, details },
+            Ok(()) => {
+                let details = details.map(Box::new);
+                Delivery::StepRetried { op, attempt, failure, retry_at, details }
+            }
             Err(deadline) => {
                 if let Some(deadline) = deadline {
                     failure.add_to_message(&format!(

@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use outlast_core::{Failure, FailureKind, Payload, Policy, Timestamp};
 use tokio::sync::Semaphore;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use super::PreparedStep;
 use super::attempt_end::{AttemptEnd, AttemptFailure};
@@ -20,6 +20,7 @@ use crate::authoring::registry::StepCall;
 use crate::error::StepError;
 use crate::replay::polling::{self, Misuse};
 use crate::replay::{StepToAttempt, panic_text, used_in_step};
+use crate::telemetry::trace;
 use crate::worker::metrics::RunningAttempt;
 
 /// Makes an attempt, for a run with these rules. `None` if the attempt was prevented before it began.
@@ -35,14 +36,17 @@ pub(super) async fn run_attempt(
     if !info.begin() {
         return None;
     }
+    let began_at = info.clock.now();
     let result = match permitted {
-        Ok(()) => match attempt_span(&info) {
+        Ok(()) => match trace::attempt_span(&info) {
             span if span.is_disabled() => run_step(call, input, &policy, &info).await,
             // Boxed because most programs have no subscriber for it, and it would enlarge the state of every attempt.
-            span => Box::pin(run_step(call, input, &policy, &info).instrument(span)).await,
+            span => Box::pin(run_step_in(span, call, input, &policy, &info)).await,
         },
         Err(cancelled) => Err(cancelled),
     };
+    let ended_at = info.clock.now();
+    running.step.metric.attempts.of(outcome_label(&result)).metric.time(ended_at.since(began_at));
     info.finish_streams().await;
     info.permits.lock().clear();
     // Since rules 2, an input that the code cannot decode does not count as an attempt.
@@ -53,7 +57,11 @@ pub(super) async fn run_attempt(
         let details = info.take_details();
         Box::new(AttemptFailure { id: info.id, name, attempt, policy, details, error })
     });
-    Some(AttemptEnd { op, at: info.clock.now(), result })
+    let recorded = match &result {
+        Ok(_) => info.transaction.as_ref().and_then(|transaction| transaction.recorded()).map(Box::new),
+        Err(_) => None,
+    };
+    Some(AttemptEnd { op, at: info.clock.now(), result, recorded })
 }
 
 /// Acquires a permit of each limit. Fails if the attempt is asked to stop in the meantime: then it does not begin.
@@ -82,10 +90,32 @@ async fn acquire_permits(
     if is_cancelled { Err(cancelled()) } else { Ok(()) }
 }
 
-/// The span that contains the log lines of an attempt.
-fn attempt_span(info: &AttemptInfo) -> tracing::Span {
-    let AttemptInfo { run, op, id, step, attempt, .. } = info;
-    tracing::info_span!("attempt", %run, %op, %step, attempt, attempt_id = %id)
+/// The value of the label `outcome`.
+fn outcome_label(result: &Result<Payload, StepError>) -> &'static str {
+    match result.as_ref().map_err(StepError::failure_kind) {
+        Ok(_) => "completed",
+        Err(FailureKind::Timeout) => "timed_out",
+        Err(FailureKind::Panic) => "panicked",
+        Err(FailureKind::Cancelled) => "cancelled",
+        Err(_) => "failed",
+    }
+}
+
+/// Runs the step's code in a span.
+async fn run_step_in(
+    span: Span,
+    call: StepCall,
+    input: Payload,
+    policy: &Policy,
+    info: &Arc<AttemptInfo>,
+) -> Result<Payload, StepError> {
+    #[cfg(feature = "attempt-log")]
+    let _logged = crate::telemetry::attempt_log::LoggedAttempt::of(&span, info);
+    let result = run_step(call, input, policy, info).instrument(span.clone()).await;
+    if result.is_err() {
+        trace::span_failed(&span, outcome_label(&result));
+    }
+    result
 }
 
 /// Runs the step's code, until it returns or a timeout of the policy has passed.
@@ -102,6 +132,8 @@ async fn run_step(
     let timeout = Box::pin(wait_for_timeout(policy, info));
     match select(code.boxed(), timeout).await {
         Either::Left((result, _)) => result,
+        // The outcome is being recorded: the attempt ends with the transaction.
+        Either::Right((_, code)) if !info.give_up_transaction() => code.await,
         Either::Right((message, code)) => {
             // Dropping values of the step's code may panic.
             let _ = catch_unwind(AssertUnwindSafe(|| drop(code)));
@@ -160,7 +192,7 @@ fn text_of(limit: Option<Duration>) -> String {
 }
 
 /// The error of an attempt that panicked.
-pub(super) fn panicked(panic: &(dyn std::any::Any + Send)) -> StepError {
+pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> StepError {
     let message = format!("the step panicked: {}", panic_text(panic));
     StepError::of_failure(Failure::new(FailureKind::Panic, message))
 }

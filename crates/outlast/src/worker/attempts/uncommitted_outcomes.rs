@@ -21,9 +21,15 @@ pub(in crate::worker) struct UncommittedOutcomes(Mutex<Option<Box<OutcomeSources
 struct OutcomeSources {
     /// The outcomes that were delivered to the turn that is being computed or committed.
     delivered: Vec<Event>,
-    /// The attempts with tasks of their own.
+    /// The attempts with tasks of their own; some of their ends may have been taken.
     attempts: Vec<Arc<AttemptSlot>>,
+    /// The number of attempts at which those with a taken end are removed. It is twice the number that was left the last
+    /// time, so that an attempt costs the same however many others there are.
+    attempts_max: usize,
 }
+
+/// The number of attempts before those with a taken end are removed for the first time.
+const ATTEMPTS_BEFORE_REMOVAL: usize = 16;
 
 /// Where an attempt with a task of its own stores its end.
 #[derive(Debug, Default)]
@@ -65,8 +71,11 @@ impl UncommittedOutcomes {
     pub(in crate::worker) fn add_attempt(&self) -> Arc<AttemptSlot> {
         let slot = Arc::<AttemptSlot>::default();
         let mut sources = self.0.lock();
-        let attempts = &mut sources.get_or_insert_default().attempts;
-        attempts.retain(|slot| !matches!(&*slot.0.lock(), SlotState::Taken));
+        let OutcomeSources { attempts, attempts_max, .. } = &mut **sources.get_or_insert_default();
+        if attempts.len() >= (*attempts_max).max(ATTEMPTS_BEFORE_REMOVAL) {
+            attempts.retain(|slot| !matches!(&*slot.0.lock(), SlotState::Taken));
+            *attempts_max = attempts.len() * 2;
+        }
         attempts.push(slot.clone());
         slot
     }

@@ -34,19 +34,21 @@ impl LiveRun<'_> {
     }
 
     fn can_advance(&self) -> bool {
-        !self.is_stopping && self.machine.can_advance(self.attempts.is_empty())
+        let now = self.task.session.clock.now();
+        !self.is_stopping && self.machine.can_advance(self.attempts.is_empty(), now)
     }
 
     /// Whether the run stays held after a turn: something of it is running here, or can begin.
     pub(super) fn must_hold(&self) -> bool {
         if !self.machine.is_compensating() {
-            return self.machine.is_active();
+            // It may have adopted a child that has ended: this worker looks after the commit.
+            return self.machine.is_active() || self.machine.has_adopted();
         }
         // A worker without the workflow keeps the run during pauses: it could not claim it again.
         self.machine.is_active()
             || !self.attempts.is_empty()
             || self.machine.must_settle()
-            || self.machine.can_advance(true)
+            || self.machine.can_advance(true, self.task.session.clock.now())
             || self.lacks_workflow()
     }
 
@@ -62,7 +64,8 @@ impl LiveRun<'_> {
     }
 }
 
-/// Whether a turn decides that the run compensates.
+/// Whether a turn decides that the run compensates, or begins again.
 pub(super) fn begins_compensating(events: &[Event]) -> bool {
-    events.iter().any(|event| matches!(event, Event::RunCompensating { .. }))
+    let is_decision = |event: &Event| matches!(event, Event::RunCompensating { .. } | Event::RunRetrying(_));
+    events.iter().any(is_decision)
 }

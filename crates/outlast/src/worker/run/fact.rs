@@ -131,6 +131,18 @@ impl FactKind {
         }
     }
 
+    /// The operation that it may end: a step or a child.
+    pub(in crate::worker) fn ended_operation(&self) -> Option<OpNumber> {
+        match self {
+            Self::Attempt(end) => Some(end.op),
+            Self::Message(message) => match &message.body {
+                MessageBody::ChildEnded { op, .. } => Some(*op),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Whether it asks the run to stop.
     pub(in crate::worker) fn is_stop(&self) -> bool {
         match self {
@@ -167,8 +179,8 @@ impl FactKind {
 fn message_delivery(message: Message) -> Option<Delivery> {
     let (id, at, headers) = (message.id, message.at, message.headers);
     Some(match message.body {
-        MessageBody::Hook { name, payload } => {
-            Delivery::Hook(SentPayload { name, message: id, payload, headers, at })
+        MessageBody::Hook { name, payload, to } => {
+            Delivery::Hook(SentPayload { name, message: id, payload, headers, at, to })
         }
         MessageBody::Cancel { reason } => Delivery::Cancel { message: Some(id), reason, at },
         MessageBody::Terminate { reason } => Delivery::Terminate { reason },
@@ -177,6 +189,7 @@ fn message_delivery(message: Message) -> Option<Delivery> {
         MessageBody::ChildStarted { op, run } => Delivery::ChildDetached { op, run },
         MessageBody::ChildEnded { op, outcome } => Delivery::ChildEnded { op, outcome },
         MessageBody::Refused { op, failure } => Delivery::Refused { op, failure },
+        MessageBody::TokenTaken { op } => Delivery::TokenTaken { op },
         // Outcomes of attempts become facts of their own. This build cannot claim runs with unknown kinds of messages.
         _ => return None,
     })

@@ -18,10 +18,12 @@ use super::crash_suspects::CrashSuspects;
 use super::exit::{Exit, ReleasedMachine};
 use super::fact::{Fact, attempt_of};
 use super::mailbox::MailboxItem;
+use super::pending_retry::without_earlier_requests;
 use super::position::RunPosition;
 use super::task::RunTask;
 use super::turn::Draft;
-use crate::replay::Machine;
+use super::turn_metrics::TurnMetrics;
+use crate::replay::{Machine, PendingRetry};
 use crate::worker::attempts::{AttemptEnvironment, Attempts};
 use crate::worker::committer::retry_while_unavailable;
 use crate::worker::session::Session;
@@ -50,12 +52,18 @@ pub(in crate::worker) struct LiveRun<'a> {
     /// The attempts, as by [`attempt_of`], whose outcomes are in the inbox: they need not be stored again if the run is
     /// stuck again.
     pub(super) outcomes_in_inbox: BTreeSet<(OpNumber, u32)>,
+    /// Outcomes that attempts have recorded in the inbox, and that are not facts yet.
+    pub(super) recorded_outcomes: Vec<Message>,
     /// The steps that may have crashed the run's worker.
     pub(super) crash_suspects: CrashSuspects,
     /// The heartbeat details of attempts that were lost with their worker.
     pub(super) lost_details: Vec<HeartbeatDetails>,
+    /// The retry of the run, until a turn has recorded it.
+    pub(super) pending_retry: Option<Box<PendingRetry>>,
     /// The failure with which the run ends after its compensations, if it was asked to end without its code.
     pub(super) requested_end: Option<Box<Failure>>,
+    /// The compensations that end with the turn that is being computed.
+    pub(super) ended_compensations: Vec<OpNumber>,
 }
 
 impl<'a> LiveRun<'a> {
@@ -79,9 +87,12 @@ impl<'a> LiveRun<'a> {
             is_stopping,
             unrecorded_outcomes: Vec::new(),
             outcomes_in_inbox: BTreeSet::new(),
+            recorded_outcomes: Vec::new(),
             crash_suspects,
             lost_details: Vec::new(),
+            pending_retry: None,
             requested_end: None,
+            ended_compensations: Vec::new(),
         }
     }
 
@@ -103,6 +114,7 @@ impl<'a> LiveRun<'a> {
     ) -> Exit {
         let (turn, rest, then) = self.build_turn(draft, self.position.turn, BasedOn::Start(start));
         let (events, columns) = (turn.events.len() as u64, turn.held_columns());
+        let counted = TurnMetrics::of(&turn, self.machine.run_state().workflow(), &[]);
         let commit = self.task.session.committer.commit(turn);
         let committed = commit.await;
         let is_done = matches!(committed, Ok(Committed::Done));
@@ -114,6 +126,7 @@ impl<'a> LiveRun<'a> {
         if !is_done {
             return Exit::Ended;
         }
+        self.count_turn(counted);
         self.position.seq = events;
         self.position.columns = columns;
         let facts = match self.commit_rest(rest).await {
@@ -131,7 +144,7 @@ impl<'a> LiveRun<'a> {
             // Boxed because it is rare and large, and would enlarge the state of every run.
             Ok(facts) if self.is_paused() => Box::pin(self.wait_while_paused(facts)).await,
             Ok(facts) => {
-                let has_nothing_new = facts.is_empty() && !self.machine.has_unrecorded();
+                let has_nothing_new = facts.is_empty() && !self.has_unrecorded();
                 if !is_fresh && has_nothing_new && self.machine.is_active() && !self.has_compensating_to_do()
                 {
                     Ok(facts)
@@ -155,7 +168,18 @@ impl<'a> LiveRun<'a> {
         if let Some(page_end) = page_end.filter(|_| is_any_startable) {
             facts.extend(self.outcomes_past_page(page_end).await?);
         }
-        facts.extend(self.unknown_outcomes(&facts));
+        // A retry that is forced attempts steps again that are attempted at most once.
+        if self.pending_retry.as_ref().is_none_or(|retry| !retry.request.is_forced) {
+            facts.extend(self.unknown_outcomes(&facts));
+        }
+        if self.machine.take_adopted() {
+            // Boxed because it is rare, and would enlarge the state of every run.
+            facts.extend(Box::pin(self.ends_of(self.machine.adopted_children())).await?);
+        }
+        if self.pending_retry.is_some() {
+            // Boxed because it is rare, and would enlarge the state of every run.
+            facts.extend(Box::pin(self.ends_before_retry()).await?);
+        }
         self.machine.expect_outcomes(&Fact::outcomes_of(&facts));
         facts.extend(self.lost_when_cancelled());
         if is_inbox_complete {
@@ -197,7 +221,7 @@ impl<'a> LiveRun<'a> {
     async fn next_turn(&mut self, mut facts: Vec<Fact>) -> Result<Vec<Fact>, Exit> {
         while facts.is_empty()
             && !self.may_release()
-            && !self.machine.has_unrecorded()
+            && !self.has_unrecorded()
             && !self.has_compensating_to_do()
             && !self.is_paused()
         {
@@ -209,6 +233,12 @@ impl<'a> LiveRun<'a> {
             return Box::pin(self.wait_while_paused(facts)).await;
         }
         self.turn(facts, false).await
+    }
+
+    /// Whether the next turn must record something before anything is delivered: a retry of the run, or requests that
+    /// a replay has made.
+    fn has_unrecorded(&self) -> bool {
+        self.pending_retry.is_some() || self.machine.has_unrecorded()
     }
 
     /// The machine of a released run, for the cache.
@@ -251,10 +281,12 @@ impl<'a> LiveRun<'a> {
             codec: &settings.codec,
             runtime: &session.runtime,
             meter: &settings.meter,
+            metrics: &settings.metrics,
             headers: self.machine.headers(),
             requester: &self.machine.requester(),
             client: &session.client,
             ids: &session.attempt_ids,
+            world: &session.world,
             heartbeats: &session.heartbeats,
             stream_writer: &session.stream_writer,
             rules: self.machine.rules(),
@@ -285,10 +317,12 @@ impl<'a> LiveRun<'a> {
             }
         };
         let mut facts = Vec::new();
+        let has_recorded = !self.recorded_outcomes.is_empty();
         tokio::select! {
             biased;
+            () = std::future::ready(()), if has_recorded => {}
             () = self.task.mailbox.wait_for_items() => {}
-            end = self.attempts.next() => facts.push(Fact::attempt(end)),
+            end = self.attempts.next() => self.accept_end(end, &mut facts),
             () = timer => {}
             () = wakes.foreign() => return Err(Exit::Stuck(self.machine.foreign_wake())),
         }
@@ -300,7 +334,11 @@ impl<'a> LiveRun<'a> {
             self.prevent_attempts();
         }
         while let Some(end) = self.attempts.try_next() {
-            facts.push(Fact::attempt(end));
+            self.accept_end(end, &mut facts);
+        }
+        if !self.recorded_outcomes.is_empty() {
+            // Boxed because few steps are transactional, and it would enlarge the state of every run.
+            Box::pin(self.accept_recorded(&mut facts)).await?;
         }
         if self.machine.next_due().is_some_and(|due| due <= self.task.session.clock.now()) {
             // A message that was accepted before the timer was due must be delivered before it.
@@ -344,6 +382,10 @@ impl<'a> LiveRun<'a> {
 
     /// Adds the timers and timeouts that are due, and the deadline if it has passed.
     pub(super) fn add_due_timers(&mut self, facts: &mut Vec<Fact>) {
+        if self.pending_retry.is_some() {
+            // The retry decides when they are due.
+            return;
+        }
         self.timers_checked_at = self.task.session.clock.now();
         facts.extend(self.machine.take_due(self.timers_checked_at).into_iter().map(Fact::timer));
         let deadline = self.machine.deadline().filter(|deadline| *deadline <= self.timers_checked_at);
@@ -355,5 +397,5 @@ impl<'a> LiveRun<'a> {
 pub(super) async fn read_inbox(session: &Session, run: RunId, consumed: u64) -> Result<Vec<Message>, Exit> {
     let outage = &session.settings.outage;
     let read = retry_while_unavailable(outage, || session.world.inbox(run, consumed)).await;
-    read.map_err(Exit::read_failed)
+    read.map(without_earlier_requests).map_err(Exit::read_failed)
 }

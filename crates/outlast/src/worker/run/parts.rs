@@ -16,6 +16,7 @@ use outlast_core::turn::BasedOn;
 use outlast_core::{
     Event, NewChild, NewMessage, Outbox, Tags, Then, Timestamp, Turn, TurnColumns, TurnId, WorkflowWrites,
 };
+use outlast_core::{NewReply, TokenChanges};
 
 use super::exit::Exit;
 use super::fact::Fact;
@@ -136,15 +137,18 @@ struct RemainingOutbox {
     tags: Tags,
     /// They belong to the first part: a replay of that part does not write them again.
     writes: WorkflowWrites,
+    /// They belong to the first part: repeating one changes nothing.
+    tokens: TokenChanges,
+    replies: Vec<NewReply>,
 }
 
 impl RemainingOutbox {
     /// All entries of an outbox, whose first `settled_messages` messages were sent before the last delivery.
     fn of(outbox: Option<Box<Outbox>>, settled_messages: usize) -> Self {
-        let Outbox { children, messages: mut settled, tags, writes } =
+        let Outbox { children, messages: mut settled, tags, writes, tokens, replies } =
             outbox.map_or_else(Outbox::default, |outbox| *outbox);
         let messages = settled.split_off(settled_messages.min(settled.len()));
-        Self { children: children.into(), settled, messages, tags, writes }
+        Self { children: children.into(), settled, messages, tags, writes, tokens, replies }
     }
 
     /// Takes the entries that belong to a part with these events.
@@ -161,15 +165,16 @@ impl RemainingOutbox {
         let children = self.children.drain(..count).collect();
         let (messages, tags) = (std::mem::take(&mut self.settled), std::mem::take(&mut self.tags));
         let writes = std::mem::take(&mut self.writes);
-        let outbox = Outbox { children, messages, tags, writes };
+        let (tokens, replies) = (std::mem::take(&mut self.tokens), std::mem::take(&mut self.replies));
+        let outbox = Outbox { children, messages, tags, writes, tokens, replies };
         (!outbox.is_empty()).then(|| Box::new(outbox))
     }
 
     /// The entries that no part contains.
     fn rest(self) -> Option<Box<Outbox>> {
-        let Self { children, settled: mut messages, messages: last, tags, writes } = self;
+        let Self { children, settled: mut messages, messages: last, tags, writes, tokens, replies } = self;
         messages.extend(last);
-        let outbox = Outbox { children: children.into(), messages, tags, writes };
+        let outbox = Outbox { children: children.into(), messages, tags, writes, tokens, replies };
         (!outbox.is_empty()).then(|| Box::new(outbox))
     }
 }

@@ -74,7 +74,7 @@ impl LiveRun<'_> {
         tokio::select! {
             biased;
             () = self.task.mailbox.wait_for_items() => {}
-            end = self.attempts.next() => self.arrived_during_commit.push(Fact::attempt(end)),
+            end = self.attempts.next() => self.accept_end_later(end),
             () = timer => {}
         }
         let mut not_delivered = Vec::new();

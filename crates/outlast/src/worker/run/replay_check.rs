@@ -41,6 +41,9 @@ impl LiveRun<'_> {
                 format!("run {} differs after a replay.\nlive:\n{live}\nreplayed:\n{replay}", self.task.run);
             return Err(Exit::Stuck(Stuck::new(StuckReason::Diverged, message)));
         }
+        if !self.machine.has_adopted() {
+            replayed.take_adopted();
+        }
         replayed.take_pending_outbox_of(&mut self.machine);
         self.machine.drop_here();
         self.machine = replayed;
@@ -54,6 +57,8 @@ impl LiveRun<'_> {
         is_start: bool,
     ) -> Result<Machine, Exit> {
         let at = turn.as_ref().map_or(self.position.at, |turn| turn.at);
+        let is_committed = turn.is_none();
+        let reason = if turn.is_some() { "check" } else { "conflict" };
         let mut history = if is_start {
             Vec::new()
         } else {
@@ -64,8 +69,11 @@ impl LiveRun<'_> {
         history.retain(|turn| turn.seq < self.position.seq);
         history.extend(turn.filter(|turn| !turn.events.is_empty()));
         let history = add_missing_turns(&self.task.session, self.task.run, history).await;
-        let history = history.map_err(Exit::read_failed)?;
-        let mut machine = machine_from(self.task, history, false)?;
+        let mut history = history.map_err(Exit::read_failed)?;
+        if let Some(retry) = self.pending_retry.as_deref().filter(|_| is_committed) {
+            history = retry.request.split(history).replayed;
+        }
+        let mut machine = machine_from(self.task, history, false, reason)?;
         machine.set_attempting(&self.attempts.ops());
         machine.take_due(self.timers_checked_at);
         machine.set_time(at);

@@ -6,17 +6,20 @@ use outlast_core::cut::missing_turns;
 use outlast_core::event::TurnRecord;
 use outlast_core::turn::LastTurn;
 use outlast_core::{
-    Busy, Claimed, ClaimedHistory, Committed, Event, Failure, Headers, HolderColumns, MessageBody,
-    NewMessage, Outbox, RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, WorldError,
+    Busy, Claimed, ClaimedHistory, Committed, Event, Failure, Headers, HolderColumns, Message, MessageBody,
+    NewMessage, Outbox, RunId, Start, Started, Status, Stuck, StuckReason, Then, Timestamp, Turn, WorldError,
 };
 use tokio::sync::oneshot;
 
 use super::exit::{Exit, HaltedRun, ReleasedMachine, unreadable};
 use super::live_run::LiveRun;
 use super::mailbox::{Mailbox, PendingStart};
+use super::pending_retry::{split_for_retry, without_earlier_requests};
 use super::position::RunPosition;
+use super::turn_metrics::run_time;
 use crate::ids;
-use crate::replay::Machine;
+use crate::replay::{Machine, PendingRetry};
+use crate::telemetry::trace;
 use crate::worker::committer::retry_while_unavailable;
 use crate::worker::end_without_code::EndDecision;
 use crate::worker::session::Session;
@@ -133,6 +136,7 @@ impl RunTask {
         let started = Started { run: self.run, is_new: true };
         let columns = Arc::new(HolderColumns::of_start(&start));
         let position = RunPosition { turn: start.turn, at, seq: 0, consumed: 0, columns };
+        let span = trace::segment_span(&machine, true, &[]);
         let mut live = LiveRun::new(self, machine, position);
         let Ok(draft) = live.first_draft(events).await else {
             drop(live);
@@ -142,7 +146,7 @@ impl RunTask {
             // The caller may be gone; the run is started anyway.
             let _ = answer.send(start_answer(started, committed));
         });
-        let exit = exit.await;
+        let exit = trace::in_span(span, exit).await;
         let closed = close(live, exit).await;
         self.halt_if_needed(closed).await
     }
@@ -157,6 +161,7 @@ impl RunTask {
 
     /// Works on a claimed run until it exits.
     async fn hold_claimed(&mut self, mut claimed: ClaimedRun) -> Option<ReleasedMachine> {
+        let claimed_at = self.session.clock.now();
         let requested_end = match self.end_without_code(&mut claimed).await {
             EndResult::Ended => return None,
             EndResult::Compensates(failure) => Some(failure),
@@ -165,14 +170,17 @@ impl RunTask {
         self.mailbox.outcomes.set_delivered(Vec::new());
         let position = RunPosition::of_claimed(&claimed.claimed);
         let is_fresh = claimed.claimed.is_fresh;
-        let inbox = std::mem::take(&mut claimed.claimed.inbox);
+        let inbox = without_earlier_requests(std::mem::take(&mut claimed.claimed.inbox));
         let details = std::mem::take(&mut claimed.claimed.details);
-        let closed = match self.load_machine(claimed, requested_end.is_some()).await {
-            Ok(machine) => {
+        let closed = match self.load_machine(claimed, &inbox, requested_end.is_some()).await {
+            Ok((machine, pending_retry)) => {
+                self.count_claim(&machine, &inbox, claimed_at, is_fresh.then_some(position.at));
+                let span = trace::segment_span(&machine, is_fresh, &inbox);
                 let mut live = LiveRun::new(self, machine, position);
                 live.set_lost_details(details);
+                live.pending_retry = pending_retry;
                 live.requested_end = requested_end;
-                let exit = live.resume(inbox, is_fresh).await;
+                let exit = trace::in_span(span, live.resume(inbox, is_fresh)).await;
                 close(live, exit).await
             }
             Err(Exit::Stuck(stuck)) => {
@@ -186,13 +194,32 @@ impl RunTask {
         self.halt_if_needed(closed).await
     }
 
-    /// Returns the machine of a claimed run: from the cache, or by a replay of its history.
+    /// Counts how long a claimed run was ready: since its start, its first unread message, or the time of its next timer.
+    /// A run that was taken over from a lost worker has none of these.
+    fn count_claim(
+        &self,
+        machine: &Machine,
+        inbox: &[Message],
+        claimed_at: Timestamp,
+        started_at: Option<Timestamp>,
+    ) {
+        let message_at = inbox.first().map(|message| message.at);
+        let due_at = machine.next_due().filter(|due| *due <= claimed_at);
+        if let Some(ready_at) = [started_at, message_at, due_at].into_iter().flatten().min() {
+            let queue = self.session.settings.metrics.queues.of(machine.run_state().queue());
+            queue.metric.claim_delay.time(claimed_at.since(ready_at));
+        }
+    }
+
+    /// Returns the machine of a claimed run: from the cache, or by a replay of its history. With a retry that is not
+    /// recorded yet, the machine is in the state at the cut point.
     /// A run that ends without its code is restored from its history.
     async fn load_machine(
         &self,
         mut claimed_run: ClaimedRun,
+        inbox: &[Message],
         is_ending_without_code: bool,
-    ) -> Result<Machine, Exit> {
+    ) -> Result<(Machine, Option<Box<PendingRetry>>), Exit> {
         let meter = &self.session.settings.meter;
         let claimed = &claimed_run.claimed;
         if let ClaimedHistory::Unreadable(reason) = &claimed.history {
@@ -200,7 +227,7 @@ impl RunTask {
         }
         if let Some(machine) = self.session.cache.lock().take(claimed.run, claimed.turn) {
             meter.cache_hits.add(1);
-            return Ok(machine);
+            return Ok((machine, None));
         }
         if !claimed.is_fresh {
             meter.cache_misses.add(1);
@@ -218,10 +245,11 @@ impl RunTask {
         let history = add_missing_turns(&self.session, run, history).await.map_err(Exit::read_failed)?;
         if is_ending_without_code {
             let settings = &self.session.settings;
-            return Machine::restore(run, history, settings.code.clone(), &settings.codec)
-                .map_err(Exit::Stuck);
+            let machine = Machine::restore(run, history, settings.code.clone(), &settings.codec);
+            return machine.map(|machine| (machine, None)).map_err(Exit::Stuck);
         }
-        machine_from(self, history, is_fresh)
+        let (history, pending_retry) = split_for_retry(self, history, inbox).await?;
+        Ok((machine_from(self, history, is_fresh, "claim")?, pending_retry))
     }
 
     /// Ends a run for which its code is not needed, unless it must compensate first.
@@ -248,8 +276,16 @@ impl RunTask {
         // From here on, callers that wait for the end ask the world.
         self.session.set_ending(self.run);
         let turn = ending.turn(claimed, settings.build.clone(), now);
+        let status = match turn.then {
+            Then::End(status) => status,
+            _ => Status::Cancelled,
+        };
         match self.session.committer.commit(turn).await {
-            Ok(_) => self.session.heartbeats.add_claimed(&claimed_run.claimed.details, |_| false),
+            Ok(_) => {
+                let Claimed { workflow, run, .. } = &claimed_run.claimed;
+                settings.metrics.run_ended(workflow, status, run_time(*run, now));
+                self.session.heartbeats.add_claimed(&claimed_run.claimed.details, |_| false);
+            }
             Err(error) => {
                 tracing::info!(run = %self.run, %error, "cannot commit the end of a run; another worker ends it");
             }
@@ -278,6 +314,7 @@ impl RunTask {
             return self.release_paused(position, unrecorded_outcomes).await;
         };
         self.session.settings.run_logs.stuck(self.run, &stuck);
+        self.session.settings.metrics.stuck.of(stuck_label(stuck.reason)).metric.add(1);
         let position = self.store_outcomes(position, unrecorded_outcomes).await;
         let stuck = stuck.in_build(&*self.session.settings.build);
         let turn = self.empty_turn(position, Then::Stuck(stuck));
@@ -364,6 +401,25 @@ fn log_if_lost(task: &RunTask, exit: &Exit) {
     }
 }
 
+/// The value of the label `reason`.
+pub(in crate::worker) fn stuck_label(reason: StuckReason) -> &'static str {
+    match reason {
+        StuckReason::Diverged => "diverged",
+        StuckReason::Panicked => "panicked",
+        StuckReason::ForeignAwait => "foreign_await",
+        StuckReason::CalledDirectly => "called_directly",
+        StuckReason::ContextOutside => "context_outside",
+        StuckReason::StepNotRegistered => "step_not_registered",
+        StuckReason::Poison => "poison",
+        StuckReason::Unreadable => "unreadable",
+        StuckReason::Undecodable => "undecodable",
+        StuckReason::Refused => "refused",
+        StuckReason::Hung => "hung",
+        StuckReason::IgnoresCancel => "ignores_cancel",
+        _ => "other",
+    }
+}
+
 /// The answer to a start, from the result of its commit.
 fn start_answer(started: Started, committed: Result<Committed, WorldError>) -> Result<Started, WorldError> {
     committed.map(|committed| match committed {
@@ -407,12 +463,15 @@ pub(super) fn machine_from(
     task: &RunTask,
     history: Vec<TurnRecord>,
     is_fresh: bool,
+    reason: &str,
 ) -> Result<Machine, Exit> {
     let (run, settings) = (task.run, &task.session.settings);
     let (code, codec) = (settings.code.clone(), &settings.codec);
     let _computing = task.mailbox.begin_computing();
     if !is_fresh {
         settings.meter.replays.add(1);
+        settings.metrics.replays.of(reason).metric.add(1);
+        settings.metrics.replay_events.count(history.iter().map(|turn| turn.events.len() as u64).sum());
         // The start of a run that no worker took has no build.
         let last = history.iter().rev().find(|turn| !turn.build.is_empty());
         let is_other_build = last.is_some_and(|turn| turn.build != settings.build);

@@ -21,9 +21,12 @@ use super::parts::{self, FirstPart};
 use super::position::RunPosition;
 use super::skipped_turns;
 use super::turn_log::TurnLog;
+use super::turn_metrics::TurnMetrics;
 use crate::authoring::attempt::StopReason;
+use crate::clock::monotonic;
 use crate::ids;
 use crate::replay::Delivery;
+use crate::telemetry::trace;
 use crate::worker::attempts::attempt_end::FailedAttempt;
 use crate::worker::attempts::{cancelled_operations, dropped_steps};
 
@@ -114,6 +117,10 @@ impl LiveRun<'_> {
         if is_cancel && !is_terminated || begins_compensating {
             self.ask_attempts_to_stop();
         }
+        if then == Then::Hold && self.machine.take_adopted() {
+            // Boxed because it is rare, and would enlarge the state of every run.
+            return Box::pin(self.after_adoption()).await;
+        }
         self.after_commit(then)
     }
 
@@ -132,6 +139,8 @@ impl LiveRun<'_> {
         let at = turn.at;
         let (dropped, cancelled) = (dropped_steps(&turn.events), cancelled_operations(&turn.events));
         let log = TurnLog::of(&turn, self.machine.requested_by(), failed);
+        let workflow = self.machine.run_state().workflow();
+        let counted = TurnMetrics::of(&turn, workflow, &self.ended_compensations);
         let commit = self.task.session.committer.commit(turn);
         match self.await_commit(commit).await {
             Ok(_) => {}
@@ -144,7 +153,9 @@ impl LiveRun<'_> {
                 return Err(Exit::Stuck(refused(&error)));
             }
         }
+        self.count_turn(counted);
         self.apply_commit(position, &outcomes, &dropped);
+        self.pending_retry = None;
         self.outcomes_in_inbox.clear();
         if let Some(log) = log {
             log.write(&self.task.session.settings);
@@ -152,6 +163,13 @@ impl LiveRun<'_> {
         cancelled.into_iter().for_each(|op| self.attempts.cancel_step(op));
         dropped.into_iter().for_each(|op| self.attempts.drop_step(op));
         Ok(None)
+    }
+
+    /// Counts a committed turn.
+    pub(super) fn count_turn(&self, counted: Option<Box<TurnMetrics>>) {
+        if let Some(counted) = counted {
+            counted.count(&self.task.session.settings.metrics, self.machine.run_state().workflow());
+        }
     }
 
     /// Asks the attempts to stop, because the run was cancelled. Attempts at shielded steps are spared until the run
@@ -164,6 +182,8 @@ impl LiveRun<'_> {
     /// Computes a turn.
     fn draft(&mut self, mut facts: Vec<Fact>, is_fresh: bool) -> Result<Draft, Stuck> {
         let _computing = self.task.mailbox.begin_computing();
+        let began = monotonic();
+        self.ended_compensations.clear();
         Fact::sort(&mut facts);
         self.publish_outcomes(&facts);
         let mut facts = facts.into_iter();
@@ -172,7 +192,9 @@ impl LiveRun<'_> {
         self.machine.set_time(at);
         self.machine.set_first_event(self.position.seq);
         self.machine.set_maybe_attempted(&self.maybe_attempted);
-        match self.compute(&mut draft, &mut facts, is_fresh) {
+        let computed = self.compute(&mut draft, &mut facts, is_fresh);
+        self.task.session.settings.metrics.turn_time.time(monotonic().saturating_sub(began));
+        match computed {
             Ok(()) => Ok(draft),
             Err(stuck) => {
                 self.keep_unrecorded(draft.events, draft.ops_before, facts);
@@ -193,6 +215,9 @@ impl LiveRun<'_> {
         }
         if let Some(failure) = self.requested_end.take() {
             self.machine.end_compensating(*failure, &mut draft.events);
+        }
+        if let Some(retry) = &self.pending_retry {
+            self.machine.retry(retry, &mut draft.events)?;
         }
         self.machine.record_unrecorded_requests(&mut draft.events)?;
         for fact in facts {
@@ -220,7 +245,10 @@ impl LiveRun<'_> {
                         | MessageBody::Compensate { .. }
                 );
             }
-            FactKind::Timer(_) => draft.fired_until = Some(fact.at),
+            FactKind::Timer(_) => {
+                draft.fired_until = Some(fact.at);
+                self.task.session.settings.metrics.timer_lag.time(draft.at.since(fact.at));
+            }
             FactKind::Deadline => {
                 draft.fired_until = Some(fact.at);
                 draft.is_cancel = true;
@@ -236,6 +264,8 @@ impl LiveRun<'_> {
         if fact.kind.is_stop() {
             self.prevent_attempts();
         }
+        let ended = fact.kind.ended_operation();
+        self.ended_compensations.extend(ended.filter(|op| self.machine.is_compensation(*op)));
         let events_before = draft.events.len();
         if let Some(delivery) = fact.kind.into_delivery(&self.machine) {
             self.machine.deliver(delivery, &mut draft.events)?;
@@ -283,21 +313,17 @@ impl LiveRun<'_> {
 
     /// The effects of a turn on other runs. If it ends the run, they include the message to the parent that awaits it.
     fn outbox(&mut self, events: &[Event]) -> Option<Box<Outbox>> {
-        let outbox = self.machine.take_outbox(ids::message);
-        let outcome = events.last().and_then(Outcome::of_final).map(without_compensations);
-        match (self.machine.awaiting(), outcome) {
-            (Some((run, op)), Some(outcome)) => {
-                let mut outbox = outbox.unwrap_or_default();
-                outbox.messages.push(NewMessage {
-                    id: ids::message(),
-                    run,
-                    body: MessageBody::ChildEnded { op, outcome },
-                    headers: Headers::new(),
-                });
-                Some(outbox)
+        let mut outbox = self.machine.take_outbox(ids::message);
+        if let Some(outcome) = events.last().and_then(Outcome::of_final).map(without_compensations) {
+            // A cancel of the parent comes before the outcome, so that the parent cannot complete in between.
+            self.machine.add_end_effects(&outcome, &mut outbox, ids::message);
+            if let Some((run, op)) = self.machine.awaiting() {
+                let (id, headers) = (ids::message(), Headers::new());
+                let body = MessageBody::ChildEnded { op, outcome };
+                outbox.get_or_insert_default().messages.push(NewMessage { id, run, body, headers });
             }
-            _ => outbox,
         }
+        outbox.map(trace::with_current_context)
     }
 
     /// Builds the turn that commits a draft. Returns its first part, the other parts, and what happens to the run after
@@ -322,7 +348,7 @@ impl LiveRun<'_> {
         let outbox = self.outbox(&draft.events);
         let crashes = self.crash_suspects.crashes_after(self.position.columns.crashes, &draft.events);
         let before = &self.position.columns;
-        let deadline = before.deadline.filter(|_| !draft.is_cancel && !self.machine.is_compensating());
+        let deadline = before.deadline.filter(|_| !draft.is_cancel && !self.machine.is_ending());
         let has_cut = draft.events.iter().any(Event::is_cut);
         let replay_from = if has_cut { self.position.seq } else { before.replay_from };
         let after = HolderColumns { crashes, deadline, replay_from, ..self.machine.shown(before) };
@@ -351,12 +377,23 @@ impl LiveRun<'_> {
     ) -> Result<Committed, WorldError> {
         let mut commit = pin!(commit);
         while !self.attempts.is_empty() {
-            match select(commit.as_mut(), pin!(self.attempts.next())).await {
+            let end = match select(commit.as_mut(), pin!(self.attempts.next())).await {
                 Either::Left((answer, _)) => return answer,
-                Either::Right((end, _)) => self.arrived_during_commit.push(Fact::attempt(end)),
-            }
+                Either::Right((end, _)) => end,
+            };
+            self.accept_end_later(end);
         }
         commit.await
+    }
+
+    /// Delivers the ends of adopted children that have ended, or lets the run wait for them.
+    async fn after_adoption(&mut self) -> Result<Vec<Fact>, Exit> {
+        let mut facts = std::mem::take(&mut self.arrived_during_commit);
+        facts.extend(self.ends_of(self.machine.adopted_children()).await?);
+        if facts.is_empty() && !self.must_hold() {
+            return self.compute_and_commit(facts, false).await;
+        }
+        Ok(facts)
     }
 
     /// Continues or exits after a turn was committed.
@@ -405,6 +442,7 @@ impl LiveRun<'_> {
         let mut facts = std::mem::take(&mut self.arrived_during_commit);
         facts.extend(Fact::recovered_outcomes(outcomes, at));
         // All unread messages become facts again, each with the time at which it was accepted.
+        self.recorded_outcomes.clear();
         (self.read_position, self.latest_message_at) = (self.position.consumed, Timestamp::from_micros(0));
         self.accept_messages(inbox, &mut facts);
         self.machine.expect_outcomes(&Fact::outcomes_of(&facts));
@@ -416,9 +454,10 @@ impl LiveRun<'_> {
 }
 
 /// The outcome for a parent. It may be held by an older build, which cannot read the list of failed compensations; the
-/// message names them.
+/// message names them. The operation that failed is none of the parent's.
 fn without_compensations(mut outcome: Outcome) -> Outcome {
     if let Outcome::Failed(failure) | Outcome::Cancelled(failure) = &mut outcome {
+        failure.op = None;
         failure.failed_compensations = FailedCompensations::default();
     }
     outcome

@@ -17,14 +17,15 @@ impl LiveRun<'_> {
         let end = session.clock.now().plus(session.settings.drain);
         let mut drained = pin!(session.clock.sleep_until(end));
         while !self.attempts.is_empty() {
-            match select(pin!(self.attempts.next()), drained.as_mut()).await {
-                Either::Left((end, _)) => self.arrived_during_commit.push(Fact::attempt(end)),
+            let end = match select(pin!(self.attempts.next()), drained.as_mut()).await {
+                Either::Left((end, _)) => end,
                 Either::Right(_) => {
                     let run = self.task.run;
                     tracing::warn!(%run, "the drain time is over, and attempts of a stuck run are still running");
                     return;
                 }
-            }
+            };
+            self.accept_end_later(end);
         }
     }
 
@@ -40,7 +41,7 @@ impl LiveRun<'_> {
     pub(super) fn into_unrecorded_outcomes(mut self) -> Vec<Event> {
         let mut facts = std::mem::take(&mut self.arrived_during_commit);
         while let Some(end) = self.attempts.try_next() {
-            facts.push(Fact::attempt(end));
+            self.accept_end(end, &mut facts);
         }
         self.keep_unrecorded(Vec::new(), 0, facts);
         std::mem::take(&mut self.unrecorded_outcomes)

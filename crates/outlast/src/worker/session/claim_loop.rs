@@ -60,6 +60,7 @@ pub(in crate::worker) async fn claim_until_stopped(session: &Arc<Session>, mut b
                 return ClaimLoopEnd::Lost;
             }
             Err(error @ WorldError::Corrupt(_)) => {
+                session.settings.metrics.world_error(&error);
                 tracing::error!(%error, "cannot claim runs: stored data is damaged; restore the world from a backup");
                 pause_before_retry(&mut corrupt_backoff).await;
                 continue;

@@ -100,6 +100,7 @@ fn watch(session: &Arc<Session>, limit: Duration, stopped: &Receiver<()>) {
                 continue;
             }
             session.settings.meter.turns_hung.add(1);
+            session.settings.metrics.stuck.of("hung").metric.add(1);
             tracing::error!(
                 %run, limit = ?limit,
                 "a turn does not return: its workflow loops without awaiting, or blocks its thread. The run becomes \

@@ -14,6 +14,7 @@ on_every_world! {
     a_key_may_be_held_only_while_its_run_lives,
     reserved_names_are_refused,
     a_definition_that_makes_no_sense_is_refused,
+    a_change_is_confirmed_and_made_only_in_the_expected_revision,
 }
 
 async fn a_paused_schedule_does_not_fire_and_does_not_catch_up(engine: TestEngine) {
@@ -220,4 +221,27 @@ async fn a_definition_that_makes_no_sense_is_refused(engine: TestEngine) {
     refused(new().every("1m").start_at(late).end_at(early), "set a later end").await;
     let update = engine.client.schedule_handle("s").update().every("1m").save().await.unwrap_err();
     assert_eq!(update.kind(), ErrorKind::NotFound);
+}
+
+async fn a_change_is_confirmed_and_made_only_in_the_expected_revision(engine: TestEngine) {
+    use outlast::ScheduleAnswer;
+    let time = std::time::Duration::from_secs(10);
+    let _worker = engine.worker(tick).await;
+    let handle = engine.client.schedule("s").every("10s").start(tick, "t").await.unwrap();
+    let confirmed = || handle.confirmed(time);
+    assert_eq!(view(&engine, "s").await.revision, 1);
+    assert_eq!(confirmed().pause("a").await.unwrap(), ScheduleAnswer::Done);
+    assert_eq!(confirmed().pause("b").await.unwrap(), ScheduleAnswer::Already);
+    assert_eq!(view(&engine, "s").await.revision, 2);
+    assert_eq!(confirmed().if_revision(1).resume().await.unwrap(), ScheduleAnswer::Stale);
+    assert_eq!(confirmed().if_revision(2).resume().await.unwrap(), ScheduleAnswer::Done);
+    assert_eq!(confirmed().resume().await.unwrap(), ScheduleAnswer::Nothing);
+    assert_eq!(confirmed().trigger().await.unwrap(), ScheduleAnswer::Done);
+    let definition = || engine.client.schedule("s").every("1h").start_json("tick", 1, r#""t""#);
+    assert_eq!(definition().replace(Some(2), time).await.unwrap(), ScheduleAnswer::Stale);
+    assert_eq!(definition().replace(Some(3), time).await.unwrap(), ScheduleAnswer::Done);
+    assert_eq!(definition().replace(None, time).await.unwrap(), ScheduleAnswer::Already);
+    let error = definition().create_only().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert_eq!(view(&engine, "s").await.revision, 4);
 }

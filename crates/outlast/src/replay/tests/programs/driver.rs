@@ -249,6 +249,7 @@ impl Driver {
             headers: [("number".to_owned(), self.messages.to_string())].into(),
             at: None,
             judgement: Judgement::Kept,
+            to: Default::default(),
         }
     }
 }

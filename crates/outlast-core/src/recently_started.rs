@@ -1,21 +1,22 @@
 //! A cache of runs that this process has just started, and of whose end it would have been notified.
 //!
-//! A caller that waits for the end of such a run does not have to read the database first. The cache is correct because
-//! of the order of two steps: a waiter registers and then looks into the cache; an end removes the run from the cache
-//! and then wakes the waiters. So either the waiter sees that the run is gone from the cache, or the end finds the
+//! A caller that waits for the end of such a run does not have to read the world's storage first. The cache is correct
+//! because of the order of two steps: a waiter registers and then looks into the cache; an end removes the run from the
+//! cache and then wakes the waiters. So either the waiter sees that the run is gone from the cache, or the end finds the
 //! waiter. An end whose notification is lost is found by the slow poll, as for every other waiter.
 
 use std::collections::{HashSet, VecDeque};
 
-use outlast_core::RunId;
 use parking_lot::Mutex;
 
-/// The number of runs in the cache.
-const RUNS_MAX: usize = 1_000;
+use crate::id::RunId;
 
-/// The cache.
+/// The number of runs in the cache: about as many as can be between their start and the call that waits for their end.
+const RUNS_MAX: usize = 10_000;
+
+/// Runs that this process has just started.
 #[derive(Debug, Default)]
-pub(crate) struct RecentlyStarted(Mutex<StartedRuns>);
+pub struct RecentlyStarted(Mutex<StartedRuns>);
 
 #[derive(Debug, Default)]
 struct StartedRuns {
@@ -28,13 +29,13 @@ struct StartedRuns {
 
 impl RecentlyStarted {
     /// Notes that notifications are received from now on, or no longer. Clears the cache: ends may have been missed.
-    pub(crate) fn set_listening(&self, is_listening: bool) {
+    pub fn set_listening(&self, is_listening: bool) {
         *self.0.lock() = StartedRuns { is_listening, ..StartedRuns::default() };
     }
 
     /// Adds runs that are about to be started. They must be added before the start, since a started run may end at any
     /// time.
-    pub(crate) fn add(&self, starting: impl Iterator<Item = RunId>) {
+    pub fn add(&self, starting: impl Iterator<Item = RunId>) {
         let mut cache = self.0.lock();
         if !cache.is_listening {
             return;
@@ -51,12 +52,12 @@ impl RecentlyStarted {
     }
 
     /// Removes a run that has ended or was not started.
-    pub(crate) fn remove(&self, run: RunId) {
+    pub fn remove(&self, run: RunId) {
         self.0.lock().runs.remove(&run);
     }
 
     /// Whether the run was just started, and no notification of its end has been received.
-    pub(crate) fn contains(&self, run: RunId) -> bool {
+    pub fn contains(&self, run: RunId) -> bool {
         self.0.lock().runs.contains(&run)
     }
 }

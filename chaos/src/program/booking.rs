@@ -1,0 +1,212 @@
+//! The second workload of the kill loop: bookings in a table of the world's own database, by transactional steps, some of
+//! which are undone by compensations, and some of which a schedule starts.
+//!
+//! A row has no key, so an effect that happens twice, or without its outcome, is found by counting rows.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use outlast::core::Event;
+use outlast::prelude::*;
+use outlast::{ErrorKind, Overlap, Status, WorkerBuilder};
+
+use super::Result;
+use super::report::Checks;
+use super::snapshot::{RunSnapshot, WorldSnapshot};
+use super::transfer::StepState;
+use super::workdir::{Workdir, WorldKind};
+
+/// The prefix of the key of a booking; its number follows.
+pub(crate) const BOOKING: &str = "booking-";
+
+/// The schedule, and how often it fires.
+const SCHEDULE: &str = "bookings";
+const INTERVAL: Duration = Duration::from_secs(1);
+
+const CREATE: &str = "CREATE TABLE IF NOT EXISTS bookings (run text, effect text)";
+const COUNTS: &str = "SELECT run, effect, count(*) FROM bookings GROUP BY run, effect";
+
+const BOOK: Step<String, u32> = Step::new("book").transactional().attempts(20);
+const CANCEL_BOOKING: Step<Undo<String, u32>, u32> = Step::new("cancel-booking").transactional();
+
+#[step(name = "book", transactional)]
+fn book_in_file(tx: &SqliteTx<'_>, cx: StepContext<StepState>, effect: String) -> Result<u32, StepError> {
+    insert(tx, &cx, &effect)
+}
+
+#[step(name = "cancel-booking", transactional)]
+fn cancel_in_file(
+    tx: &SqliteTx<'_>,
+    cx: StepContext<StepState>,
+    undo: Undo<String, u32>,
+) -> Result<u32, StepError> {
+    insert(tx, &cx, undo_of(&undo)?)
+}
+
+#[step(name = "book", transactional)]
+async fn book_on_server(
+    tx: &mut PgTx<'_>,
+    cx: StepContext<StepState>,
+    effect: String,
+) -> Result<u32, StepError> {
+    insert_on_server(tx, &cx, &effect).await
+}
+
+#[step(name = "cancel-booking", transactional)]
+async fn cancel_on_server(
+    tx: &mut PgTx<'_>,
+    cx: StepContext<StepState>,
+    undo: Undo<String, u32>,
+) -> Result<u32, StepError> {
+    insert_on_server(tx, &cx, undo_of(&undo)?).await
+}
+
+/// The effect of a compensation. It is for a step that completed.
+fn undo_of(undo: &Undo<String, u32>) -> Result<&'static str, StepError> {
+    match undo.output {
+        Some(_) => Ok("undo"),
+        None => Err(StepError::fatal("a transactional step that did not complete is undone")),
+    }
+}
+
+fn insert(tx: &SqliteTx<'_>, cx: &StepContext<StepState>, effect: &str) -> Result<u32, StepError> {
+    cx.state().log_attempt(cx)?;
+    let run = cx.run().to_string();
+    tx.prepare_cached("INSERT INTO bookings VALUES (?1, ?2)")?.execute([&*run, effect])?;
+    Ok(1)
+}
+
+async fn insert_on_server(
+    tx: &PgTx<'_>,
+    cx: &StepContext<StepState>,
+    effect: &str,
+) -> Result<u32, StepError> {
+    cx.state().log_attempt(cx)?;
+    let insert = tx.prepare_cached("INSERT INTO bookings VALUES ($1, $2)").await?;
+    tx.execute(&insert, &[&cx.run().to_string(), &effect]).await?;
+    Ok(1)
+}
+
+/// Books twice. A booking with a number that is divisible by three fails after the first, which is undone.
+#[workflow]
+pub(crate) async fn booking(ctx: Context, number: u64) -> Result<u32, Error> {
+    let first = ctx.step(BOOK, "first").undo(CANCEL_BOOKING).await?;
+    if number.is_multiple_of(3) {
+        return Err(Error::msg("the second booking is not possible"));
+    }
+    if number.is_multiple_of(5) {
+        ctx.sleep("20ms").await?;
+    }
+    let second = ctx.step(BOOK, "second").await?;
+    ctx.keep();
+    Ok(first + second)
+}
+
+/// A booking that the schedule starts.
+#[workflow]
+async fn scheduled_booking(ctx: Context) -> Result<u32, Error> {
+    ctx.step(BOOK, "scheduled").await
+}
+
+/// Adds the code of this workload to a worker.
+pub(crate) fn register(worker: WorkerBuilder<StepState>, world: WorldKind) -> WorkerBuilder<StepState> {
+    let worker = worker.register((booking, scheduled_booking));
+    match world {
+        WorldKind::Sqlite => worker.register((book_in_file, cancel_in_file)),
+        WorldKind::Postgres => worker.register((book_on_server, cancel_on_server)),
+    }
+}
+
+/// Creates the table and the schedule.
+pub(crate) async fn prepare(workdir: &Workdir, client: &Client) -> Result<()> {
+    match workdir.world() {
+        WorldKind::Sqlite => rusqlite::Connection::open(workdir.database())?.execute_batch(CREATE)?,
+        WorldKind::Postgres => connect(workdir).await?.batch_execute(CREATE).await?,
+    }
+    client.schedule(SCHEDULE).every(INTERVAL).overlap(Overlap::Allow).start(scheduled_booking, ()).await?;
+    Ok(())
+}
+
+/// Ends the schedule. Returns false if the world did not answer.
+pub(crate) async fn end_schedule(client: &Client) -> Result<bool> {
+    match client.schedule_handle(SCHEDULE).delete().await {
+        Err(error) if error.kind() == ErrorKind::Unavailable => Ok(false),
+        ended => {
+            ended?;
+            Ok(true)
+        }
+    }
+}
+
+async fn connect(workdir: &Workdir) -> Result<tokio_postgres::Client> {
+    let (client, connection) = tokio_postgres::connect(&workdir.url(), tokio_postgres::NoTls).await?;
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+/// How often each effect of each run happened.
+async fn effects(workdir: &Workdir) -> Result<BTreeMap<(String, String), i64>> {
+    if workdir.world() == WorldKind::Postgres {
+        let rows = connect(workdir).await?.query(COUNTS, &[]).await?;
+        return Ok(rows.iter().map(|row| ((row.get(0), row.get(1)), row.get(2))).collect());
+    }
+    let file = rusqlite::Connection::open(workdir.database())?;
+    let mut statement = file.prepare(COUNTS)?;
+    let rows = statement.query_map([], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// What the check of this workload has found.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BookingCounts {
+    pub(crate) completed: usize,
+    pub(crate) undone: usize,
+    pub(crate) scheduled: usize,
+}
+
+/// Takes the runs of this workload out of a snapshot, and checks that each of their effects happened once.
+pub(crate) async fn take_and_check(
+    workdir: &Workdir,
+    snapshot: &mut WorldSnapshot,
+    checks: &mut Checks,
+) -> Result<BookingCounts> {
+    let is_booking = |run: &RunSnapshot| matches!(&*run.view.workflow, "booking" | "scheduled_booking");
+    let (bookings, others) =
+        std::mem::take(&mut snapshot.runs).into_iter().partition(|(_, run)| is_booking(run));
+    snapshot.runs = others;
+    let bookings: BTreeMap<String, RunSnapshot> = bookings;
+    let (mut counts, mut expected) = (BookingCounts::default(), BTreeMap::new());
+    for (key, run) in &bookings {
+        let has_completed = run.view.status == Status::Completed;
+        let of_run: &[&str] = match (&*run.view.workflow, has_completed) {
+            ("scheduled_booking", _) => &["scheduled"],
+            (_, true) => &["first", "second"],
+            (_, false) => &["first", "undo"],
+        };
+        expected.extend(of_run.iter().map(|effect| ((run.view.id.to_string(), (*effect).to_owned()), 1)));
+        let number = key.strip_prefix(BOOKING).and_then(|number| number.parse::<u64>().ok());
+        let is_right = match number {
+            Some(number) => has_completed != number.is_multiple_of(3),
+            None => has_completed,
+        };
+        checks.that(is_right, || format!("{key} is {}: {:?}", run.view.status, last_event(run)))?;
+        match number {
+            None => counts.scheduled += 1,
+            Some(_) if has_completed => counts.completed += 1,
+            Some(_) => counts.undone += 1,
+        }
+    }
+    let found = effects(workdir).await?;
+    for (effect, count) in &found {
+        let is_expected = expected.get(effect) == Some(count);
+        checks.that(is_expected, || format!("the effect {effect:?} happened {count} times"))?;
+    }
+    for effect in expected.keys() {
+        checks.that(found.contains_key(effect), || format!("the effect {effect:?} did not happen"))?;
+    }
+    Ok(counts)
+}
+
+fn last_event(run: &RunSnapshot) -> Option<&Event> {
+    run.history.last().and_then(|turn| turn.events.last())
+}

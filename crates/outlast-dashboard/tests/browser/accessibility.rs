@@ -1,0 +1,115 @@
+//! Names of controls, landmarks, headings, focus and narrow windows, on every screen.
+
+use throwaway::needs_browser;
+
+use crate::setup::{Browser, TestSite};
+
+/// What is wrong with a page, as text; empty if nothing is.
+const AUDIT: &str = r#"(() => {
+  const found = [];
+  const nameOf = (element) => (element.getAttribute("aria-label") ?? "") + element.textContent + (element.title ?? "") + [...(element.labels ?? [])].map((label) => label.textContent).join("");
+  const isShown = (element) => element.checkVisibility({ visibilityProperty: true });
+  for (const element of document.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary")) {
+    if (isShown(element) && !nameOf(element).trim()) found.push("no name: " + element.outerHTML.slice(0, 120));
+  }
+  const ids = [...document.querySelectorAll("[id]")].map((element) => element.id);
+  for (const id of new Set(ids.filter((id, index) => ids.indexOf(id) !== index))) found.push("twice: #" + id);
+  for (const name of ["main", "nav", "header"]) if (!document.querySelector(name)) found.push("no " + name);
+  if (document.querySelectorAll("h1").length !== 1) found.push("headings of the first level: " + document.querySelectorAll("h1").length);
+  if (!document.documentElement.lang || !document.title) found.push("no language or title");
+  for (const table of document.querySelectorAll("table")) if (!table.caption || !table.querySelector("th[scope=col]")) found.push("a table without caption or headers");
+  for (const reference of ["aria-describedby", "aria-labelledby", "for"]) {
+    for (const element of document.querySelectorAll(`[${reference}]`)) if (!document.getElementById(element.getAttribute(reference))) found.push(`${reference} of nothing: ${element.outerHTML.slice(0, 120)}`);
+  }
+  for (const element of document.querySelectorAll("[role=img], svg[role=img]")) if (!element.getAttribute("aria-label")) found.push("a picture without a name");
+  const parts = (color) => (color.match(/[\d.]+/g) ?? []).map(Number);
+  const channel = (value) => (value / 255 <= 0.04045 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4);
+  const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+  const behind = (element) => { for (let at = element; at; at = at.parentElement) { const color = getComputedStyle(at).backgroundColor; if (color.startsWith("rgb(")) return parts(color); } return [255, 255, 255]; };
+  for (const element of document.querySelectorAll("main *, nav *, header *, footer *")) {
+    const own = [...element.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
+    const color = getComputedStyle(element).color;
+    if (!own || !isShown(element) || element.closest("svg, .skipped, [hidden], .hidden") || !color.startsWith("rgb(")) continue;
+    const [one, other] = [light(parts(color)), light(behind(element))];
+    const ratio = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+    if (ratio < 4.5) found.push(`contrast ${ratio.toFixed(2)}: ${element.outerHTML.slice(0, 100)}`);
+  }
+  return found.slice(0, 8).join("\n");
+})()"#;
+
+async fn paths(site: &TestSite) -> Vec<String> {
+    let mut paths: Vec<String> = [
+        "/runs",
+        "/runs?status=failed",
+        "/runs?text=nothing",
+        "/runs/new",
+        "/failures",
+        "/failures?tab=stuck",
+        "/workflows",
+        "/workflows/checkout",
+        "/schedules",
+        "/schedules/new",
+        "/hooks",
+        "/queues",
+        "/workers",
+        "/settings",
+        "/nothing",
+    ]
+    .map(str::to_owned)
+    .into();
+    for run in site.runs().await {
+        for part in ["", "?op=0", "?view=table", "/events", "/data", "/children", "/cancel"] {
+            paths.push(format!("/runs/{run}{part}"));
+        }
+    }
+    paths
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_screen_has_names_landmarks_and_contrast_in_both_themes() {
+    needs_browser!();
+    let (site, browser) = (TestSite::open().await, Browser::open().await);
+    let paths = paths(&site).await;
+    for theme in ["light", "dark"] {
+        browser.theme(theme).await;
+        for path in &paths {
+            browser.go(&site.at(path)).await;
+            let found = browser.text(AUDIT).await;
+            assert!(found.is_empty(), "{path} ({theme}):\n{found}");
+        }
+    }
+    browser.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_wider_than_a_narrow_window() {
+    needs_browser!();
+    let (site, browser) = (TestSite::open().await, Browser::open().await);
+    let paths = paths(&site).await;
+    browser.window(320, 640).await;
+    for path in &paths {
+        browser.go(&site.at(&format!("/a/b{path}"))).await;
+        let overflow = browser.text("document.documentElement.scrollWidth - innerWidth").await;
+        assert_eq!(overflow, "0", "{path}");
+    }
+    browser.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_keyboard_moves_the_focus_where_it_can_be_seen() {
+    needs_browser!();
+    let (site, browser) = (TestSite::open().await, Browser::open().await);
+    site.runs().await;
+    browser.go(&site.at("/runs")).await;
+    browser.press("\u{e004}").await;
+    assert_eq!(browser.text("document.activeElement.textContent").await, "Skip to content");
+    for _ in 0..20 {
+        browser.press("\u{e004}").await;
+        let outline = browser.text("getComputedStyle(document.activeElement).outlineStyle").await;
+        let element = browser.text("document.activeElement.outerHTML.slice(0, 120)").await;
+        assert_ne!(outline, "none", "{element}");
+    }
+    browser.press("/").await;
+    assert_eq!(browser.text("document.activeElement.name").await, "q");
+    browser.close().await;
+}

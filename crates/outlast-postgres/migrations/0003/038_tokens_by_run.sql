@@ -1,0 +1,2 @@
+-- The tokens of a run, for its deletion.
+CREATE INDEX tokens_by_run ON {schema}.tokens (run)

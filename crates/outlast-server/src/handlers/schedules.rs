@@ -1,0 +1,174 @@
+//! Schedules.
+
+use axum::extract::State;
+use axum::http::header::{ETAG, IF_MATCH, LOCATION};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::Response;
+use outlast_api::{
+    BackfillRequest, PageRequest, Problem, ProblemCode, ScheduleDefinition, ScheduleFilter, ScheduleJson,
+    SchedulePauseRequest, SchedulePreviewRequest, SchedulesRequest,
+};
+
+use super::control::EmptyRequest;
+use crate::body::{JsonBody, OptionalBody};
+use crate::extract::{By, PathOf, PrefixOf, QueryOf};
+use crate::reply::{Reply, json, no_content, ok};
+use crate::state::AppState;
+
+pub(crate) async fn list(State(state): State<AppState>, QueryOf(filter): QueryOf<ScheduleFilter>) -> Reply {
+    ok(&state.service.schedules(&filter).await?)
+}
+
+pub(crate) async fn show(State(state): State<AppState>, path: PathOf) -> Reply {
+    let schedule = state.service.schedule(path.text("id")?).await?;
+    Ok(with_revision(ok(&schedule)?, &schedule))
+}
+
+pub(crate) async fn firings(
+    State(state): State<AppState>,
+    path: PathOf,
+    QueryOf(page): QueryOf<PageRequest>,
+) -> Reply {
+    ok(&state.service.firings(path.text("id")?, &page).await?)
+}
+
+pub(crate) async fn preview(
+    State(state): State<AppState>,
+    JsonBody(request): JsonBody<SchedulePreviewRequest>,
+) -> Reply {
+    ok(&state.service.preview_schedule(&request)?)
+}
+
+pub(crate) async fn create(
+    State(state): State<AppState>,
+    By(caller): By,
+    PrefixOf(prefix): PrefixOf,
+    JsonBody(definition): JsonBody<ScheduleDefinition>,
+) -> Reply {
+    let schedule = state.service.create_schedule(&caller, &definition).await?;
+    let mut response = with_revision(json(StatusCode::CREATED, &schedule)?, &schedule);
+    let id = outlast_api::path_segment(&schedule.id);
+    if let Ok(location) = HeaderValue::from_str(&format!("{prefix}/api/schedules/{id}")) {
+        response.headers_mut().insert(LOCATION, location);
+    }
+    Ok(response)
+}
+
+pub(crate) async fn replace(
+    State(state): State<AppState>,
+    By(caller): By,
+    path: PathOf,
+    headers: HeaderMap,
+    JsonBody(definition): JsonBody<ScheduleDefinition>,
+) -> Reply {
+    let Some(expected) = expected_revision(&headers)? else {
+        let detail = "send `If-Match` with the `ETag` of the schedule, or `If-Match: *`";
+        return Err(Problem::new(ProblemCode::PreconditionRequired, detail).into());
+    };
+    let id = path.text("id")?;
+    let replaced = state.service.replace_schedule(&caller, id, &definition, expected.revision()).await?;
+    Ok(with_revision(ok(&replaced)?, &replaced.schedule))
+}
+
+pub(crate) async fn delete(
+    State(state): State<AppState>,
+    By(caller): By,
+    path: PathOf,
+    headers: HeaderMap,
+) -> Reply {
+    let expected = expected_revision(&headers)?.and_then(Expected::revision);
+    state.service.delete_schedule(&caller, path.text("id")?, expected).await?;
+    Ok(no_content())
+}
+
+pub(crate) async fn pause(
+    State(state): State<AppState>,
+    By(caller): By,
+    path: PathOf,
+    OptionalBody(request): OptionalBody<SchedulePauseRequest>,
+) -> Reply {
+    ok(&state.service.pause_schedule(&caller, path.text("id")?, &request).await?)
+}
+
+pub(crate) async fn resume(
+    State(state): State<AppState>,
+    By(caller): By,
+    path: PathOf,
+    OptionalBody(EmptyRequest {}): OptionalBody<EmptyRequest>,
+) -> Reply {
+    ok(&state.service.resume_schedule(&caller, path.text("id")?).await?)
+}
+
+pub(crate) async fn trigger(
+    State(state): State<AppState>,
+    By(caller): By,
+    path: PathOf,
+    OptionalBody(EmptyRequest {}): OptionalBody<EmptyRequest>,
+) -> Reply {
+    ok(&state.service.trigger_schedule(&caller, path.text("id")?).await?)
+}
+
+pub(crate) async fn backfill(
+    State(state): State<AppState>,
+    By(caller): By,
+    path: PathOf,
+    JsonBody(request): JsonBody<BackfillRequest>,
+) -> Reply {
+    ok(&state.service.backfill_schedule(&caller, path.text("id")?, &request).await?)
+}
+
+pub(crate) async fn pause_many(
+    State(state): State<AppState>,
+    By(caller): By,
+    JsonBody(request): JsonBody<SchedulesRequest>,
+) -> Reply {
+    ok(&state.service.pause_schedules(&caller, &request).await?)
+}
+
+pub(crate) async fn resume_many(
+    State(state): State<AppState>,
+    By(caller): By,
+    JsonBody(request): JsonBody<SchedulesRequest>,
+) -> Reply {
+    ok(&state.service.resume_schedules(&caller, &request).await?)
+}
+
+/// The response with the revision of the schedule as its tag.
+fn with_revision(mut response: Response, schedule: &ScheduleJson) -> Response {
+    if let Ok(tag) = HeaderValue::from_str(&format!("\"{}\"", schedule.revision)) {
+        response.headers_mut().insert(ETAG, tag);
+    }
+    response
+}
+
+/// What a request expects of the schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expected {
+    /// Only that it exists.
+    Exists,
+    /// This revision.
+    Revision(u64),
+}
+
+impl Expected {
+    fn revision(self) -> Option<u64> {
+        match self {
+            Self::Exists => None,
+            Self::Revision(revision) => Some(revision),
+        }
+    }
+}
+
+/// The header `If-Match`.
+fn expected_revision(headers: &HeaderMap) -> Result<Option<Expected>, Problem> {
+    let Some(value) = headers.get(IF_MATCH) else { return Ok(None) };
+    let text = value.to_str().unwrap_or_default().trim();
+    if text == "*" {
+        return Ok(Some(Expected::Exists));
+    }
+    let revision = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')?.parse().ok());
+    match revision {
+        Some(revision) => Ok(Some(Expected::Revision(revision))),
+        None => Err(Problem::field("If-Match", "it is not the `ETag` of a schedule, such as `\"7\"`")),
+    }
+}

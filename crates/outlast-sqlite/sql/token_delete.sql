@@ -1,0 +1,2 @@
+-- Deletes a token.
+DELETE FROM tokens WHERE hash = ?1

@@ -1,0 +1,338 @@
+//! Tokens: hooks that are open under a public name, from a request of the workflow until it closes them.
+//!
+//! `token_requested` records the request. A chosen token is taken when the world has answered (`token_taken`, or
+//! `token_refused` with the run that holds it). A generated token cannot be held by another run, so the request
+//! completes at once. From then on the run holds the token. It is closed when its handle is dropped (`token_closed`),
+//! and each commit contains what it changes in the directory of the world.
+//!
+//! When the workflow returns, its handles are dropped in the same poll. If the run has ended, this changes nothing: the
+//! world frees the tokens of ended runs. If the run continues as a new generation, it keeps those tokens, and
+//! `run_continued` lists them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use outlast_core::event::hidden_tokens::GENERATED_TOKEN;
+use outlast_core::limits::{TOKEN_BYTES_MAX, TOKEN_KEPT_MAX, TOKEN_METADATA_BYTES_MAX};
+use outlast_core::{
+    CarriedToken, Event, Failure, FailureKind, FreedToken, NewToken, OpNumber, Payload, TokenHash,
+    TokenRequested, WebhookTerms,
+};
+use serde::Serialize;
+
+use super::handle::OpHandle;
+use super::misuse::OUTSIDE_TURN;
+use super::names::hook_problem;
+use super::operation_table::{Op, OpKind, OperationTable, Phase};
+use super::state::{RunState, wake_all};
+use crate::ids;
+
+/// A token that the workflow has requested.
+pub(super) struct TokenOp {
+    name: Arc<str>,
+    token: Arc<str>,
+    is_generated: bool,
+    metadata: Option<Result<Payload, Failure>>,
+    webhook: Option<Arc<WebhookTerms>>,
+    keep_for: Option<Duration>,
+}
+
+/// A token that is about to be requested.
+#[derive(Default)]
+pub(crate) struct TokenOptions {
+    /// `None` for a generated token.
+    pub(crate) token: Option<String>,
+    /// The metadata as JSON.
+    pub(crate) metadata: Option<Result<Payload, Failure>>,
+    pub(crate) webhook: Option<WebhookTerms>,
+    pub(crate) keep_for: Option<Duration>,
+}
+
+/// The tokens that a run holds, and those that it is closing.
+#[derive(Default)]
+pub(super) struct HeldTokens {
+    held: BTreeMap<OpNumber, HeldToken>,
+    /// Closed, but the decision was not taken yet.
+    closing: BTreeMap<OpNumber, HeldToken>,
+    /// Whether dropped handles keep their tokens, because the run continues as a new generation.
+    is_continuing: bool,
+}
+
+#[derive(Clone, Debug)]
+struct HeldToken {
+    name: Arc<str>,
+    token: Arc<str>,
+    keep_for: Option<Duration>,
+    /// Whether the workflow has closed it explicitly.
+    is_closed: bool,
+}
+
+impl HeldTokens {
+    /// The tokens that an earlier generation has taken.
+    pub(super) fn carried(carried: &[CarriedToken]) -> Option<Box<Self>> {
+        let held = carried.iter().map(|CarriedToken { op, hook, token, keep_for }| {
+            let (name, token, keep_for) = (hook.clone(), token.clone(), *keep_for);
+            (*op, HeldToken { name, token, keep_for, is_closed: false })
+        });
+        (!carried.is_empty()).then(|| Box::new(Self { held: held.collect(), ..Self::default() }))
+    }
+
+    /// The number of tokens that operations before `op` have taken, and of those that later ones have.
+    pub(super) fn counts(&self, op: u64) -> (usize, usize) {
+        let later = self.held.range(OpNumber(op)..).count();
+        (self.held.len() - later, later)
+    }
+
+    /// The tokens as text, for a summary.
+    pub(super) fn summary(&self) -> Vec<(u64, &str)> {
+        self.held.iter().map(|(op, held)| (op.0, &*held.token)).collect()
+    }
+}
+
+impl TokenOp {
+    pub(super) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+}
+
+impl OperationTable {
+    fn held_tokens(&mut self) -> &mut HeldTokens {
+        self.tokens.get_or_insert_default()
+    }
+
+    /// Requests a token.
+    pub(super) fn request_token(&mut self, op: OpNumber) -> Option<Event> {
+        let Some(Op { kind: OpKind::Token(token), .. }) = self.ops.get(op) else { return None };
+        let TokenOp { name, token, is_generated, metadata, webhook, keep_for } = &**token;
+        let (name, token, webhook, keep_for) = (name.clone(), token.clone(), webhook.clone(), *keep_for);
+        let is_generated = *is_generated;
+        let (metadata, problem) = match metadata.clone().transpose() {
+            Ok(metadata) => (metadata, None),
+            Err(failure) => (None, Some(failure)),
+        };
+        let is_invalid = problem.is_some();
+        self.invalid_requests.extend(problem.map(|failure| (op, failure)));
+        if !is_invalid && !self.is_recorded(op) {
+            let hash = TokenHash::of(&token);
+            let (hook, notify) = (name.clone(), !is_generated);
+            let (metadata, webhook) = (metadata.clone(), webhook.clone());
+            let new = NewToken { hash, op, hook, metadata, webhook, keep_for, notify };
+            self.pending_outbox().tokens.taken.push(new);
+        }
+        if is_generated && !is_invalid {
+            self.take_token(op);
+        }
+        let requested = TokenRequested { op, name, token, is_generated, metadata, webhook, keep_for };
+        Some(Event::TokenRequested(Box::new(requested)))
+    }
+
+    /// Replaces the parameters of a request with the recorded ones.
+    pub(super) fn apply_recorded_token(&mut self, recorded: &TokenRequested) {
+        let Some(Op { kind: OpKind::Token(token), .. }) = self.ops.get_mut(recorded.op) else { return };
+        token.token = recorded.token.clone();
+        token.keep_for = recorded.keep_for;
+    }
+
+    /// Ends a request: the run holds its token. Returns false when there is no such request.
+    pub(super) fn take_token(&mut self, op: OpNumber) -> bool {
+        let Some(Op { phase: Phase::Open, kind: OpKind::Token(requested), .. }) = self.ops.get(op) else {
+            return false;
+        };
+        let (name, token, keep_for) = (requested.name.clone(), requested.token.clone(), requested.keep_for);
+        let outcome = Payload::json(&*token).unwrap_or_else(|_| Payload::null());
+        let tokens = self.held_tokens();
+        // A token that the run holds already belongs to the new operation from now on.
+        tokens.held.retain(|_, held| held.token != token);
+        tokens.held.insert(op, HeldToken { name, token, keep_for, is_closed: false });
+        self.end(op, Ok(outcome))
+    }
+
+    /// Whether an operation is a request of a token.
+    pub(super) fn is_token(&self, op: OpNumber) -> bool {
+        matches!(self.ops.get(op), Some(Op { kind: OpKind::Token(_), .. }))
+    }
+
+    /// The workflow does not need the token of an operation any more: `is_closed` if it said so, otherwise it has dropped
+    /// the handle.
+    pub(super) fn close_token(&mut self, op: OpNumber, is_closed: bool) {
+        let Some(tokens) = &mut self.tokens else { return };
+        if tokens.is_continuing && !is_closed {
+            return;
+        }
+        // Another operation of the run may have taken over the token.
+        let Some(held) = tokens.held.remove(&op) else { return };
+        tokens.closing.insert(op, HeldToken { is_closed, ..held });
+        self.dropped(Event::TokenClosed { op });
+    }
+
+    /// The workflow dropped the request of a token before the world has answered.
+    pub(super) fn drop_token_request(&mut self, op: OpNumber, requested: &TokenOp) {
+        let TokenOp { name, token, keep_for, .. } = requested;
+        let (name, token, keep_for) = (name.clone(), token.clone(), *keep_for);
+        let held = HeldToken { name, token, keep_for, is_closed: true };
+        self.held_tokens().closing.insert(op, held);
+        self.dropped(Event::TokenClosed { op });
+    }
+
+    /// The decision to close a token is recorded: the world frees the token, and payloads that were sent to it and that
+    /// nobody has taken are discarded.
+    pub(super) fn free_closed_token(&mut self, op: OpNumber) {
+        let Some(held) = self.tokens.as_mut().and_then(|tokens| tokens.closing.remove(&op)) else { return };
+        let is_held_again = self
+            .tokens
+            .as_ref()
+            .is_some_and(|tokens| tokens.held.values().any(|other| other.token == held.token));
+        if !is_held_again {
+            self.discard_payloads_of(&held.token);
+        }
+        if !self.is_replaying() {
+            let kept_until = held.keep_for.map(|keep_for| self.now.plus(keep_for));
+            let freed = FreedToken { hash: TokenHash::of(&held.token), op, kept_until };
+            self.pending_outbox().tokens.freed.push(freed);
+        }
+    }
+
+    /// From now on dropped handles keep their tokens. Those that were dropped since the last decisions were taken are held
+    /// again, and their events removed.
+    pub(super) fn keep_tokens(&mut self) {
+        let Some(tokens) = &mut self.tokens else { return };
+        tokens.is_continuing = true;
+        let (explicit, dropped): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut tokens.closing).into_iter().partition(|(_, held)| held.is_closed);
+        tokens.closing = explicit;
+        let ops: Vec<_> = dropped.keys().copied().collect();
+        tokens.held.extend(dropped);
+        self.forget_dropped(|event| matches!(event, Event::TokenClosed { op } if ops.contains(op)));
+    }
+
+    /// The tokens that the run holds, for the next generation.
+    pub(super) fn carried_tokens(&self) -> Vec<CarriedToken> {
+        let held = self.tokens.iter().flat_map(|tokens| &tokens.held);
+        let carried = held.map(|(op, held)| CarriedToken {
+            op: *op,
+            hook: held.name.clone(),
+            token: held.token.clone(),
+            keep_for: held.keep_for,
+        });
+        carried.collect()
+    }
+}
+
+#[cfg(any(test, feature = "test-support"))]
+impl super::Machine {
+    /// The name of the hook that is open under a token.
+    pub(crate) fn hook_of_token(&self, token: &str) -> Option<Arc<str>> {
+        let table = self.state.table.lock();
+        let mut held = table.tokens.as_ref()?.held.values();
+        held.find(|held| &*held.token == token).map(|held| held.name.clone())
+    }
+}
+
+impl RunState {
+    /// Requests a token for a hook. A generated one is recorded as a value first.
+    #[track_caller]
+    pub(crate) fn create_token(
+        self: &Arc<Self>,
+        name: &str,
+        options: TokenOptions,
+        is_shielded: bool,
+    ) -> OpHandle {
+        if self.is_outside_turn(|| format!("it opened hook `{name}`")) {
+            return OpHandle::new(self.clone(), OUTSIDE_TURN);
+        }
+        let problem = hook_problem(self.workflow(), name).or_else(|| self.token_problem(&options));
+        let TokenOptions { token, metadata, webhook, keep_for } = options;
+        let is_generated = token.is_none();
+        let (token, problem) = match token {
+            Some(token) => (token, problem),
+            None if problem.is_some() || self.is_refusing() && !is_shielded => (String::new(), problem),
+            None => match self.record_built_in(GENERATED_TOKEN, ids::secret) {
+                Ok(token) => (token, problem),
+                Err(error) => (String::new(), Some(error.into_failure())),
+            },
+        };
+        let metadata = metadata.map(|plain| plain.and_then(|plain| self.apply_codec(plain)));
+        let webhook = webhook.map(Arc::new);
+        let (name, token) = (name.into(), token.into());
+        let requested = TokenOp { name, token, is_generated, metadata, webhook, keep_for };
+        let op = self.table.lock().create(OpKind::Token(Box::new(requested)), problem, is_shielded);
+        OpHandle::new(self.clone(), op)
+    }
+
+    /// Why a token cannot be requested, if there is a reason.
+    fn token_problem(&self, options: &TokenOptions) -> Option<Failure> {
+        let invalid = |message: &str| Some(Failure::new(FailureKind::Invalid, message));
+        if self.rules() < 2 {
+            return invalid(
+                "a run that an old build has started cannot open hooks with tokens; start it again",
+            );
+        }
+        match options.token.as_deref() {
+            Some("") => return invalid("the token is empty; give it at least one character"),
+            Some(token) if token.len() > TOKEN_BYTES_MAX => {
+                let message = format!("the token has {} bytes, the limit is {TOKEN_BYTES_MAX}", token.len());
+                return Some(Failure::new(FailureKind::Limit, message));
+            }
+            _ => {}
+        }
+        if let Some(Ok(metadata)) = &options.metadata
+            && metadata.bytes().len() > TOKEN_METADATA_BYTES_MAX
+        {
+            let bytes = metadata.bytes().len();
+            let message =
+                format!("the metadata of a token has {bytes} bytes, the limit is {TOKEN_METADATA_BYTES_MAX}");
+            return Some(Failure::new(FailureKind::Limit, message));
+        }
+        let is_kept_too_long = options.keep_for.is_some_and(|keep_for| keep_for > TOKEN_KEPT_MAX);
+        is_kept_too_long.then(|| {
+            Failure::new(FailureKind::Limit, "a token can be kept for a year after it was closed, not longer")
+        })
+    }
+
+    /// The metadata of a token as JSON.
+    pub(crate) fn token_metadata<T: Serialize + ?Sized>(&self, value: &T) -> Result<Payload, Failure> {
+        // Always encoded, also in a replay: whether it fails decides what the workflow sees next.
+        self.to_json(value)
+    }
+
+    /// Closes the token of an operation: `is_closed` if the workflow said so, otherwise it has dropped the handle.
+    fn close_token(&self, op: OpNumber, is_closed: bool) {
+        let is_held =
+            || self.table.lock().tokens.as_ref().is_some_and(|tokens| tokens.held.contains_key(&op));
+        if self.is_handle_dropped_outside_turn(is_held, || format!("it closed the token of operation {op}")) {
+            return;
+        }
+        let mut table = self.table.lock();
+        if !table.is_closed {
+            table.close_token(op, is_closed);
+            wake_all(table);
+        }
+    }
+}
+
+/// The workflow's handle of a token that its run holds. Dropping it frees the token.
+pub(crate) struct TokenHandle {
+    pub(crate) state: Arc<RunState>,
+    pub(crate) op: OpNumber,
+    pub(crate) token: Arc<str>,
+}
+
+impl TokenHandle {
+    /// Frees the token, also if the run continues as a new generation in the same poll.
+    pub(crate) fn close(self) {
+        self.state.close_token(self.op, true);
+    }
+}
+
+impl Drop for TokenHandle {
+    fn drop(&mut self) {
+        self.state.close_token(self.op, false);
+    }
+}
+
+impl std::fmt::Debug for TokenHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "token of operation {} of {}", self.op, self.state.run())
+    }
+}
