@@ -91,13 +91,14 @@ impl State {
         run.ready_entry = Some(entry);
     }
 
-    /// Puts a run into quarantine or releases it, and returns the marks that it had before.
+    /// Deletes the turns in the range, except those kept.
     pub(crate) fn delete_turns(&mut self, id: RunId, range: &Range<u64>, kept: &[u64]) {
         if let Some(run) = self.runs.get_mut(&id) {
             run.history.retain(|turn| !range.contains(&turn.seq) || kept.contains(&turn.seq));
         }
     }
 
+    /// Puts a run into quarantine or releases it, and returns the marks that it had before.
     pub(crate) fn quarantine(&mut self, id: RunId, change: QuarantineChange) -> Result<Marks, WorldError> {
         let run = self.runs.get_mut(&id).ok_or_else(|| no_run(id))?;
         let before = run.marks;
