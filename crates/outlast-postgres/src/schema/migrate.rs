@@ -381,34 +381,68 @@ fn missing_privilege_error(database: &Database, why: &str) -> WorldError {
     ))
 }
 
-/// Applies missing migrations, each in a transaction of its own. Returns the joined workers that prevent a migration,
-/// if there are any.
+/// Applies missing migrations. Returns the joined workers that prevent a migration, if there are any.
 async fn apply_all(
     connection: &Object,
     schema: &str,
     migrations: &[Migration],
 ) -> Result<Option<String>, tokio_postgres::Error> {
+    let applied = apply_each(connection, schema, migrations).await;
+    if !matches!(applied, Ok(None)) {
+        // If the connection is lost, the server has rolled back.
+        let _ = connection.batch_execute("ROLLBACK").await;
+    }
+    applied
+}
+
+async fn apply_each(
+    connection: &Object,
+    schema: &str,
+    migrations: &[Migration],
+) -> Result<Option<String>, tokio_postgres::Error> {
+    if create_schema(connection, schema, migrations).await? {
+        return Ok(None);
+    }
     for (index, migration) in migrations.iter().enumerate() {
         let previous_interface = index.checked_sub(1).map_or(0, |previous| migrations[previous].interface);
-        let applied = apply_migration(connection, schema, index + 1, migration, previous_interface).await;
-        if !matches!(applied, Ok(None)) {
-            // If the connection is lost, the server has rolled back.
-            let _ = connection.batch_execute("ROLLBACK").await;
-            return applied;
+        let workers = apply_migration(connection, schema, index + 1, migration, previous_interface).await?;
+        if workers.is_some() {
+            return Ok(workers);
         }
     }
     Ok(None)
 }
 
-/// Applies one migration, unless the schema has it. An advisory lock keeps other processes from applying it at the same
-/// time. Returns the joined workers that call functions which it would drop, if there are any.
-async fn apply_migration(
+/// Creates a schema that does not exist, with all migrations in one transaction. Functions that a later migration would
+/// drop are left out, and indexes are built in the transaction, since nobody uses the tables. Returns whether it did not
+/// exist.
+async fn create_schema(
     connection: &Object,
     schema: &str,
-    version: usize,
-    migration: &Migration,
-    previous_interface: u32,
-) -> Result<Option<String>, tokio_postgres::Error> {
+    migrations: &[Migration],
+) -> Result<bool, tokio_postgres::Error> {
+    let is_new = begin_migration(connection, schema).await? == 0;
+    if is_new {
+        let newest = migrations.last().map_or(0, |migration| migration.interface);
+        let mut batch = String::from("SET LOCAL check_function_bodies = off;\n");
+        for (index, migration) in migrations.iter().enumerate() {
+            let is_kept = migration.interface + 1 >= newest;
+            let functions = if is_kept { migration.functions } else { &[] };
+            batch.push_str(&migration_batch(schema, index + 1, migration, functions));
+            for statement in migration.indexes {
+                let statement = fill_statement(statement, schema, migration.interface);
+                batch.push_str(&statement.replace(" CONCURRENTLY ", " "));
+                batch.push_str(";\n");
+            }
+        }
+        connection.batch_execute(&batch).await?;
+    }
+    connection.batch_execute("COMMIT").await?;
+    Ok(is_new)
+}
+
+/// Begins a transaction in which no other process migrates the schema. Returns the schema's version; 0 if it is new.
+async fn begin_migration(connection: &Object, schema: &str) -> Result<i32, tokio_postgres::Error> {
     let quoted_schema = quoted(schema);
     let lock = format!(
         "BEGIN; SELECT pg_advisory_xact_lock(hashtextextended({}, 0)); \
@@ -417,8 +451,33 @@ async fn apply_migration(
         quoted_literal(&format!("outlast migrate {schema}"))
     );
     connection.batch_execute(&lock).await?;
-    let sql = format!("SELECT 1 FROM {quoted_schema}.migrations WHERE version >= $1");
-    if connection.query(&sql, &[&(version as i32)]).await?.is_empty() {
+    let sql = format!("SELECT coalesce(max(version), 0) FROM {quoted_schema}.migrations");
+    Ok(connection.query_one(&sql, &[]).await?.get(0))
+}
+
+/// The statements of a migration with these functions, as one batch.
+fn migration_batch(schema: &str, version: usize, migration: &Migration, functions: &[&[&str]]) -> String {
+    let mut batch = String::new();
+    for statement in migration.tables.iter().chain(functions.iter().copied().flatten()) {
+        batch.push_str(&fill_statement(statement, schema, migration.interface));
+        batch.push_str(";\n");
+    }
+    batch.push_str(&format!("INSERT INTO {}.migrations (version) VALUES ({version});\n", quoted(schema)));
+    batch
+}
+
+/// Applies one migration in a transaction, unless the schema has it. Returns the joined workers that call functions which
+/// it would drop, if there are any.
+async fn apply_migration(
+    connection: &Object,
+    schema: &str,
+    version: usize,
+    migration: &Migration,
+    previous_interface: u32,
+) -> Result<Option<String>, tokio_postgres::Error> {
+    let quoted_schema = quoted(schema);
+    let has_migration = begin_migration(connection, schema).await? >= version as i32;
+    if !has_migration {
         // A migration that creates a new interface drops the one before the previous.
         let dropped_interface =
             if migration.interface > previous_interface { previous_interface.saturating_sub(1) } else { 0 };
@@ -430,12 +489,7 @@ async fn apply_migration(
             drop_interface(connection, schema, dropped_interface).await?;
         }
         let mut batch = format!("SET LOCAL lock_timeout = '{}ms';\n", LOCK_TIMEOUT.as_millis());
-        let functions = migration.functions.iter().copied().flatten();
-        for statement in migration.tables.iter().chain(functions) {
-            batch.push_str(&fill_statement(statement, schema, migration.interface));
-            batch.push_str(";\n");
-        }
-        batch.push_str(&format!("INSERT INTO {quoted_schema}.migrations (version) VALUES ({version})"));
+        batch.push_str(&migration_batch(schema, version, migration, migration.functions));
         connection.batch_execute(&batch).await?;
     }
     connection.batch_execute("COMMIT").await?;
