@@ -18,7 +18,16 @@ pub(super) fn check(root: &Path, path: &str, text: &str) -> Vec<Finding> {
 
 /// The targets of all links outside code, with their lines.
 fn targets(text: &str) -> Vec<(usize, String)> {
-    let mut targets = Vec::new();
+    let lines = lines_outside_fences(text);
+    let targets = |(number, line): (usize, &str)| -> Vec<_> {
+        targets_of_line(&without_code(line)).map(|target| (number, target)).collect()
+    };
+    lines.into_iter().flat_map(targets).collect()
+}
+
+/// The lines of a document that are not in a fenced block of code, with their numbers.
+pub(super) fn lines_outside_fences(text: &str) -> Vec<(usize, &str)> {
+    let mut lines = Vec::new();
     let mut fence: Option<&str> = None;
     for (index, line) in text.lines().enumerate() {
         let begin = line.trim_start();
@@ -27,12 +36,10 @@ fn targets(text: &str) -> Vec<(usize, String)> {
             (Some(open), Some(mark)) if open == mark => fence = None,
             (Some(_), _) => {}
             (None, Some(mark)) => fence = Some(mark),
-            (None, None) => {
-                targets.extend(targets_of_line(&without_code(line)).map(|target| (index + 1, target)));
-            }
+            (None, None) => lines.push((index + 1, line)),
         }
     }
-    targets
+    lines
 }
 
 /// The line without its code spans.
