@@ -2,6 +2,7 @@
 //!
 //! `cargo xtask help` lists them. Only the standard library is used, here and in `throwaway`, so that this builds in seconds.
 
+mod api;
 mod baseline;
 mod bench;
 mod cargo;
@@ -43,6 +44,7 @@ const TASKS: &[Task] = &[
     Task { name: "ci", help: ci::HELP, run: ci::run },
     Task { name: "package", help: package::HELP, run: package::run },
     Task { name: "pictures", help: pictures::HELP, run: pictures::run },
+    Task { name: "api", help: api::HELP, run: api::run },
     Task { name: "postgres", help: postgres::HELP, run: postgres::run },
     Task { name: "tidy", help: tidy::HELP, run: tidy::run },
     Task { name: "help", help: "help\n    Print this text.", run: |_, _| help() },

@@ -3,6 +3,7 @@
 mod functions;
 mod links;
 pub(crate) mod manifests;
+mod named_files;
 mod source;
 mod type_names;
 mod words;
@@ -10,6 +11,7 @@ mod words;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::api;
 use crate::error::{Error, Result};
 use crate::tree::{self, TextFile};
 
@@ -19,8 +21,8 @@ use source::Source;
 pub(crate) const HELP: &str = "\
 tidy [FOLDER]
     Check the tree: size of files and functions, unfinished code, paths of one machine, comments on
-    SQL files, links between documents, manifests of crates, repeated names of types. Prints
-    `path:line: message`.";
+    SQL files, links between documents, files that documents name, manifests of crates, repeated
+    names of types, listings of the public API. Prints `path:line: message`.";
 
 /// The maximum number of lines of a source file.
 const FILE_LINES_MAX: usize = 700;
@@ -57,8 +59,15 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     if files.is_empty() {
         return Err(Error::Failed(format!("there are no files in {}", root.display())));
     }
-    let mut violations: Vec<Violation> = files.iter().flat_map(|file| check_file(root, file)).collect();
+    let mut violations: Vec<Violation> =
+        files.iter().flat_map(|file| check_file(root, file, &files)).collect();
     violations.extend(type_names::check(&files));
+    let outdated = api::outdated(&files).into_iter();
+    violations.extend(outdated.map(|api::OutdatedListing { path, line, message }| Violation {
+        path,
+        line,
+        message,
+    }));
     violations.sort();
     for violation in &violations {
         println!("{violation}");
@@ -70,7 +79,8 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     }
 }
 
-fn check_file(root: &Path, file: &TextFile) -> Vec<Violation> {
+/// Checks one file of the tree that has `files`.
+fn check_file(root: &Path, file: &TextFile, files: &[TextFile]) -> Vec<Violation> {
     let mut findings = words::check_any(root, &file.text);
     if file.has_extension("rs") {
         let source = Source::new(&file.text);
@@ -85,6 +95,9 @@ fn check_file(root: &Path, file: &TextFile) -> Vec<Violation> {
     }
     if file.has_extension("md") {
         findings.extend(links::check(root, &file.path, &file.text));
+    }
+    if named_files::is_checked(&file.path) {
+        findings.extend(named_files::check(&file.text, files));
     }
     if manifests::is_of_a_crate(&file.path) {
         findings.extend(manifests::check(&file.text));

@@ -32,6 +32,7 @@ fn every_violation_is_printed_with_its_line() {
             ("crates/a/src/high.rs", &"\n".repeat(701)),
             ("crates/a/tests/long.rs", &long),
             ("crates/a/src/claim.sql", "SELECT 1;\n"),
+            ("ARCHITECTURE.md", "The claim is in `src/claim.sql`, the rest in `gone.rs`.\n"),
             ("README.md", "See [the guide](docs/guide.md).\n"),
         ],
     );
@@ -39,6 +40,7 @@ fn every_violation_is_printed_with_its_line() {
     let printed = String::from_utf8(output.stdout).unwrap();
     let places: Vec<&str> = printed.lines().map(|line| line.split(": ").next().unwrap()).collect();
     let expected = [
+        "ARCHITECTURE.md:1",
         "README.md:1",
         "crates/a/Cargo.toml:1",
         "crates/a/Cargo.toml:1",
@@ -49,7 +51,7 @@ fn every_violation_is_printed_with_its_line() {
     ];
     assert_eq!(places, expected, "{printed}");
     let message = String::from_utf8(output.stderr).unwrap();
-    assert!(message.contains("7 violations"), "{message}");
+    assert!(message.contains("8 violations"), "{message}");
     assert_eq!(output.status.code(), Some(1));
 }
 
@@ -67,7 +69,7 @@ fn an_unknown_command_names_the_known_ones() {
     let message = String::from_utf8(output.stderr).unwrap();
     assert!(
         message.contains(
-            "unknown command `tset`; known commands: test, sim, bench, baseline, chaos, soak, fuzz-api, ci, package, pictures, postgres, tidy, help"
+            "unknown command `tset`; known commands: test, sim, bench, baseline, chaos, soak, fuzz-api, ci, package, pictures, api, postgres, tidy, help"
         ),
         "{message}"
     );

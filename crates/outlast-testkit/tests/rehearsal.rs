@@ -246,6 +246,24 @@ fn asking_for_the_output_before_the_end_reports_the_open_operations() {
     );
 }
 
+#[workflow(check = check_cents)]
+async fn checked(_ctx: Context, cents: u64) -> Result<u64, Error> {
+    Ok(cents)
+}
+
+fn check_cents(cents: &u64) -> Result<(), String> {
+    if *cents > 0 { Ok(()) } else { Err("cents must be positive".to_owned()) }
+}
+
+#[test]
+fn an_input_that_its_workflow_refuses_cannot_be_rehearsed() {
+    check_report(
+        || drop(Rehearsal::of(checked, 0)),
+        expect!["the check of workflow `checked` refuses the input: cents must be positive"],
+    );
+    assert_eq!(Rehearsal::of(checked, 1).output().unwrap(), 1);
+}
+
 #[test]
 fn calls_after_the_end_are_refused() {
     check_report(

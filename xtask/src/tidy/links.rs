@@ -4,21 +4,67 @@ use std::path::{Component, Path, PathBuf};
 
 use super::Finding;
 
-/// Finds links to files that do not exist.
+/// Finds links to files and headings that do not exist.
 pub(super) fn check(root: &Path, path: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (line, target) in targets(text) {
         let Some(file) = file_of(path, &target) else { continue };
-        if !file.is_some_and(|file| root.join(file).exists()) {
+        let file = file.map(|file| root.join(file));
+        if !file.as_ref().is_some_and(|file| file.exists()) {
             findings.push((line, format!("the link `{target}` points to no file of the project")));
+        } else if let Some(heading) = heading_of(&target)
+            && let Some(document) = file.filter(|file| file.extension().is_some_and(|ending| ending == "md"))
+            && !has_heading(&document, heading)
+        {
+            findings.push((line, format!("the link `{target}` points to no heading of its document")));
         }
     }
+    findings.extend(own_headings(text));
     findings
+}
+
+/// Links into the same document whose heading does not exist.
+fn own_headings(text: &str) -> Vec<Finding> {
+    let missing = |(line, target): (usize, String)| {
+        let heading = target.strip_prefix('#')?;
+        let message = format!("the link `{target}` points to no heading of this document");
+        (!headings(text).any(|known| known == heading)).then_some((line, message))
+    };
+    targets(text).into_iter().filter_map(missing).collect()
+}
+
+fn heading_of(target: &str) -> Option<&str> {
+    target.split_once('#').map(|(_, heading)| heading)
+}
+
+fn has_heading(document: &Path, heading: &str) -> bool {
+    // A document that cannot be read is not one of the texts that are checked.
+    std::fs::read_to_string(document).map_or(true, |text| headings(&text).any(|known| known == heading))
+}
+
+/// The headings of a document as links name them: in lower case, without punctuation, with `-` for spaces.
+fn headings(text: &str) -> impl Iterator<Item = String> {
+    let lines = lines_outside_fences(text).into_iter();
+    let titles =
+        lines.filter_map(|(_, line)| line.strip_prefix('#')?.trim_start_matches('#').strip_prefix(' '));
+    titles.map(|title| {
+        let kept = title.trim().chars().filter(|c| c.is_alphanumeric() || "_- ".contains(*c));
+        kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
+    })
 }
 
 /// The targets of all links outside code, with their lines.
 fn targets(text: &str) -> Vec<(usize, String)> {
-    let mut targets = Vec::new();
+    let lines = lines_outside_fences(text);
+    let targets = |(number, line): (usize, &str)| -> Vec<_> {
+        targets_of_line(&without_code(line)).map(|target| (number, target)).collect()
+    };
+    lines.into_iter().flat_map(targets).collect()
+}
+
+/// The lines of a document that are not in a fenced block of code, with their numbers.
+pub(super) fn lines_outside_fences(text: &str) -> Vec<(usize, &str)> {
+    let mut lines = Vec::new();
     let mut fence: Option<&str> = None;
     for (index, line) in text.lines().enumerate() {
         let begin = line.trim_start();
@@ -27,12 +73,10 @@ fn targets(text: &str) -> Vec<(usize, String)> {
             (Some(open), Some(mark)) if open == mark => fence = None,
             (Some(_), _) => {}
             (None, Some(mark)) => fence = Some(mark),
-            (None, None) => {
-                targets.extend(targets_of_line(&without_code(line)).map(|target| (index + 1, target)));
-            }
+            (None, None) => lines.push((index + 1, line)),
         }
     }
-    targets
+    lines
 }
 
 /// The line without its code spans.
@@ -110,11 +154,20 @@ mod tests {
     }
 
     #[test]
+    fn links_to_headings_need_the_heading() {
+        assert_eq!(found("a.md", "# A `b`, and c\n[x](#a-b-and-c)\n[y](#a-b)"), [3]);
+        assert_eq!(found("a.md", "```\n# part\n```\n[x](#part)"), [4]);
+        assert_eq!(found("a.md", "[x](../CONTRIBUTING.md#review)"), [1], "it is not below the root");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        assert_eq!(check(root, "a.md", "[x](CONTRIBUTING.md#review) [y](README.md)"), []);
+        let found = check(root, "a.md", "[x](CONTRIBUTING.md#reviews)");
+        let message = "the link `CONTRIBUTING.md#reviews` points to no heading of its document";
+        assert_eq!(found, [(1, message.to_owned())]);
+    }
+
+    #[test]
     fn links_to_other_targets_are_ignored() {
-        assert_eq!(
-            found("a.md", "[x](https://example.org/a.md) [y](#part) [z](mailto:a@example.org)"),
-            [0; 0]
-        );
+        assert_eq!(found("a.md", "[x](https://example.org/a.md) [z](mailto:a@example.org)"), [0; 0]);
         assert_eq!(found("a.md", "[x](crate::World) `[y](gone.md)`\n```\n[z](gone.md)\n```"), [0; 0]);
         assert_eq!(found("a.md", "```\n```\n[z](gone.md)"), [3]);
     }

@@ -7,7 +7,7 @@ const METADATA: [&str; 7] =
     ["description", "edition", "rust-version", "license", "readme", "keywords", "categories"];
 
 /// Whether the file is the manifest of a library crate.
-pub(super) fn is_of_a_crate(path: &str) -> bool {
+pub(crate) fn is_of_a_crate(path: &str) -> bool {
     matches!(path.split('/').collect::<Vec<_>>()[..], ["crates", _, "Cargo.toml"])
 }
 

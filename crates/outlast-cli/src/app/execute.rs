@@ -48,6 +48,7 @@ pub(super) fn execute(
             false,
         ),
     };
+    let console = console.of_program(&name);
     let ended = settings.and_then(|settings| {
         console_problem(&settings)?;
         start_log(arguments.common.verbose, &arguments.command);

@@ -117,7 +117,7 @@ fn announce(console: &Console, url: &str, is_new: bool, address: SocketAddr, too
     ));
     let note = look.paint(Tone::Dim, "(no keys: only this machine can connect)");
     console.message(format!("api        http://{address}/api   {note}"));
-    console.message(format!("commands   outlast list --server http://{address}"));
+    console.message(format!("commands   `outlast list --server http://{address}`"));
 }
 
 /// Starts the program again whenever it fails. Without a program it waits forever.

@@ -127,7 +127,8 @@ fn print(console: &Console, findings: &[DoctorFinding]) -> Result<(), CommandErr
         };
         let symbol = look.paint(tone, look.either(unicode, ascii));
         let check = look.paint(Tone::Dim, format!("{:<14}", finding.check));
-        console.line(format!("{symbol} {check} {}", one_line(&finding.message)))?;
+        console
+            .line(format!("{symbol} {check} {}", console.with_program_name(&one_line(&finding.message))))?;
     }
     Ok(())
 }

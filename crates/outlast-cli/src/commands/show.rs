@@ -153,23 +153,36 @@ pub(super) fn operations_table(
     table.without_empty_columns().lines(look)
 }
 
-/// A label and a text that is wrapped beside it.
+/// A label and a text beside it. The first line of the text is wrapped; further ones, such as the two columns of a
+/// divergence, stay as they are.
 pub(super) fn paragraph(look: Look, label: &str, text: &str) -> Vec<String> {
     const INDENT: usize = 6;
     let room = if look.is_terminal { look.width.saturating_sub(INDENT).max(20) } else { usize::MAX };
-    let mut rows: Vec<String> = Vec::new();
-    for line in one_line(text).split(' ') {
-        match rows.last_mut() {
-            Some(row) if width(row) + 1 + width(line) <= room => {
-                row.push(' ');
-                row.push_str(line);
-            }
-            _ => rows.push(line.to_owned()),
-        }
-    }
+    let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
+    let mut rows = wrapped(&one_line(first), room);
+    rows.extend(rest.lines().map(|line| one_line(line).into_owned()));
     let label =
         |index: usize| look.paint(Tone::Dim, format!("{:<INDENT$}", if index == 0 { label } else { "" }));
-    rows.iter().enumerate().map(|(index, row)| format!("{}{row}", label(index))).collect()
+    let labelled = |(index, row): (usize, &String)| match row.is_empty() {
+        true => String::new(),
+        false => format!("{}{row}", label(index)),
+    };
+    rows.iter().enumerate().map(labelled).collect()
+}
+
+/// The words of a text in lines of this width. A longer word has a line of its own.
+fn wrapped(text: &str, room: usize) -> Vec<String> {
+    let mut rows: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match rows.last_mut() {
+            Some(row) if width(row) + 1 + width(word) <= room => {
+                row.push(' ');
+                row.push_str(word);
+            }
+            _ => rows.push(word.to_owned()),
+        }
+    }
+    rows
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `start`: starts runs.
 
-use outlast_api::{BatchRequest, BatchResult, StartRequest};
+use outlast_api::{BatchRequest, BatchResult, RunJson, StartRequest};
 
 use super::CommandContext;
 use super::input::{read_json, read_text};
@@ -9,6 +9,7 @@ use super::watch::follow;
 use crate::args::StartArgs;
 use crate::exit::{CommandError, Exit};
 use crate::output::one_line;
+use crate::surface::Surface;
 use crate::wait::wait_for_end;
 
 /// The largest number of starts in one request.
@@ -26,6 +27,9 @@ pub(super) async fn start(context: &CommandContext, args: &StartArgs) -> Result<
     let (run, name) = (&started.run, one_line(&started.run.workflow));
     let what = if started.is_new { "started" } else { "the key belongs to an earlier start of" };
     console.message(format!("{what} {name} v{}", run.version));
+    if started.is_new && lacks_code(&*surface, run).await {
+        console.message(format!("no joined worker has code for workflow `{name}`; the run waits for one"));
+    }
     if args.wait {
         console.message(format!("run {}", run.id));
         let output = wait_for_end(&*surface, run.id, None).await?;
@@ -34,6 +38,13 @@ pub(super) async fn start(context: &CommandContext, args: &StartArgs) -> Result<
     console.document(run)?;
     console.line(run.id.to_string())?;
     if args.follow { follow(context, &*surface, run.id).await } else { Ok(Exit::Done) }
+}
+
+/// Whether no joined worker has code for the workflow of the run. The run is started, so a failure of the question is no
+/// failure of the command.
+async fn lacks_code(surface: &dyn Surface, run: &RunJson) -> bool {
+    let workflows = surface.workflows().await;
+    workflows.is_ok_and(|known| known.items.iter().all(|workflow| workflow.name != run.workflow))
 }
 
 fn request(args: &StartArgs) -> Result<StartRequest, CommandError> {

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::sync::Arc;
 
 use outlast::core::Clock;
 use outlast::{SystemClock, Timestamp};
@@ -29,6 +30,8 @@ pub(crate) struct Console {
     pub(crate) zone: Zone,
     /// Whether messages are left out.
     pub(crate) is_quiet: bool,
+    /// The name of the program, for the commands that texts recommend.
+    program: Arc<str>,
 }
 
 impl Console {
@@ -41,7 +44,17 @@ impl Console {
             width: terminal_width(),
         };
         let (out, err) = (io::stdout().is_terminal(), io::stderr().is_terminal());
-        Self { format, look: look(out), error_look: look(err), zone, is_quiet }
+        Self { format, look: look(out), error_look: look(err), zone, is_quiet, program: "outlast".into() }
+    }
+
+    /// The console of a program with this name.
+    pub(crate) fn of_program(self, name: &str) -> Self {
+        Self { program: name.into(), ..self }
+    }
+
+    /// A text of this library, whose recommended commands begin with `outlast`, with the name of the program instead.
+    pub(crate) fn with_program_name(&self, text: &str) -> String {
+        text.replace("`outlast ", &format!("`{} ", self.program))
     }
 
     /// The current time.
@@ -110,7 +123,7 @@ impl Console {
     /// Prints a message to standard error, unless messages are not wanted.
     pub(crate) fn message(&self, text: impl AsRef<str>) {
         if !self.is_quiet {
-            self.error_line(text);
+            self.error_line(self.with_program_name(text.as_ref()));
         }
     }
 
@@ -131,7 +144,7 @@ impl Console {
     /// Prints a warning to standard error.
     pub(crate) fn warning(&self, text: impl AsRef<str>) {
         let label = self.error_look.paint(Tone::Warning, "warning:");
-        self.error_line(format!("{label} {}", text.as_ref()));
+        self.error_line(format!("{label} {}", self.with_program_name(text.as_ref())));
     }
 
     /// Prints a line to standard error. That nobody reads it is no reason to fail.
@@ -148,7 +161,8 @@ impl Console {
             return self.error_line(document);
         }
         let label = self.error_look.paint(Tone::Bad, "error:");
-        self.error_line(format!("{label} {}", super::several_lines(&problem.detail)));
+        let detail = self.with_program_name(&problem.detail);
+        self.error_line(format!("{label} {}", super::several_lines(&detail)));
         let is_shown = |field: &outlast_api::FieldProblem| problem.detail.contains(&field.message);
         for field in problem.errors.iter().filter(|field| !is_shown(field)) {
             let (pointer, message) = (super::one_line(&field.pointer), super::one_line(&field.message));

@@ -61,6 +61,22 @@ async fn a_program_has_the_commands_and_its_own_code() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_recommends_commands_of_the_program_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let listed = call(folder.path(), "list", "").await;
+    assert!(listed.err.contains("create it with `shop world migrate --world sqlite:shop.db`"), "{listed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_says_that_nobody_has_the_code() {
+    let folder = tempfile::tempdir().unwrap();
+    call(folder.path(), "world|migrate", "").await.ok();
+    let started = call(folder.path(), "start|chekout|4200", "").await.ok();
+    let note = "no joined worker has code for workflow `chekout`; the run waits for one";
+    assert!(started.err.contains(note), "{started:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_check_fails_if_the_code_does_not_match_an_open_run() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", folder.path().join("shop.db").display());

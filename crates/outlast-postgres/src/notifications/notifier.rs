@@ -184,7 +184,7 @@ impl Notifier {
         let sent =
             database.with_connection(async |connection: &Object| connection.batch_execute(&notify).await);
         match sent.await {
-            Ok(()) => attempt.succeed(),
+            Ok(()) => attempt.mark_sent(),
             Err(failure) => {
                 tracing::debug!(?failure, "cannot notify other processes now");
                 return false;
@@ -207,7 +207,7 @@ impl Notifier {
         let sent = client.batch_execute(&format!("NOTIFY {channel}, '{payload}'")).await;
         let is_lost = sent.as_ref().is_err_and(|error| client.is_closed() || is_end_of_connection(error));
         if !is_lost {
-            attempt.succeed();
+            attempt.mark_sent();
         }
         sent
     }
@@ -228,7 +228,7 @@ impl Notifier {
     }
 }
 
-/// An attempt to send the pending notification. Unless it succeeds, dropping it makes the notification pending again; a
+/// An attempt to send the pending notification. Unless it is marked as sent, dropping it makes the notification pending again; a
 /// notification that is sent twice does no harm.
 struct SendAttempt<'a> {
     notifier: &'a Notifier,
@@ -245,7 +245,8 @@ impl<'a> SendAttempt<'a> {
         self.unsent.as_ref().map(|unsent| unsent.payload(origin))
     }
 
-    fn succeed(mut self) {
+    /// Ends the attempt: the notification was sent, or refused for a reason that a repeat does not change.
+    fn mark_sent(mut self) {
         self.unsent = None;
     }
 }

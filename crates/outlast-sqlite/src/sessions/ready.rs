@@ -152,8 +152,17 @@ impl<'a> ClaimScan<'a> {
         limit: usize,
     ) -> Self {
         let admission = Admission::new(request.suspects);
-        let (session_exists, found) = Default::default();
-        Self { connection, now, session, request, classes, admission, limit, session_exists, found }
+        Self {
+            connection,
+            now,
+            session,
+            request,
+            classes,
+            admission,
+            limit,
+            session_exists: HashMap::new(),
+            found: ClaimableRuns::default(),
+        }
     }
 
     /// Searches all queues and workflows of the request.

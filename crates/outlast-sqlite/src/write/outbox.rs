@@ -88,7 +88,8 @@ pub(crate) fn apply_outbox(
     Ok(put_tags(tx, &new.run, &outbox.tags)?)
 }
 
-/// Starts a child, and returns the message to its parent.
+/// Starts a child, and returns the message that its parent gets in answer: that the child was started, if the parent
+/// asked to know, or that it was refused. Nothing is started without a parent.
 fn start_child(tx: &mut Tx<'_>, child: &EncodedChild) -> Result<Option<MessageBody>, Refusal> {
     let new = &child.encoded.start;
     let Some(op) = new.parent.map(|parent| parent.op) else { return Ok(None) };

@@ -177,3 +177,21 @@ impl RequestAttempts {
 pub(super) fn wrong_answer_count(answers: usize, questions: usize) -> WorldError {
     WorldError::corrupt(format!("the world returned {answers} results for {questions} requests"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+
+    #[test]
+    fn an_error_after_the_last_attempt_keeps_its_cause() {
+        let attempts =
+            RequestAttempts { count: 3, backoff: BACKOFF, began_at: Duration::ZERO, time: RETRY_TIME };
+        let reset = WorldError::unavailable("connection reset");
+        let last = WorldError::unavailable("no answer").caused_by(&reset);
+        let error = attempts.give_up(last, Duration::from_secs(10));
+        assert_eq!(error.to_string(), "no answer (tried 3 times in 10s: make the call again)");
+        assert_eq!(error.source().map(ToString::to_string).as_deref(), Some("connection reset"));
+    }
+}

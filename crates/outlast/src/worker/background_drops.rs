@@ -65,7 +65,7 @@ impl BackgroundDrops {
             let mut finished = pin!(self.queue.finished.notified());
             // Register before reading the state, so that no notification is missed.
             finished.as_mut().enable();
-            if self.left() == 0 {
+            if self.remaining() == 0 {
                 return;
             }
             finished.await;
@@ -73,7 +73,7 @@ impl BackgroundDrops {
     }
 
     /// The number of values that are waiting or being dropped.
-    pub(super) fn left(&self) -> usize {
+    pub(super) fn remaining(&self) -> usize {
         let state = self.queue.state.lock();
         state.waiting.len() + state.threads
     }
@@ -101,7 +101,7 @@ impl DropInBackground for BackgroundDrops {
 
 impl fmt::Debug for BackgroundDrops {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "BackgroundDrops({})", self.left())
+        write!(f, "BackgroundDrops({})", self.remaining())
     }
 }
 

@@ -10,6 +10,9 @@ use super::attempts::retry_events::RetryNotice;
 use super::outage::whole_time;
 use crate::clock::monotonic;
 
+/// The target of the lines: users filter by it, and this module is a detail.
+const TARGET: &str = "outlast::worker";
+
 /// The period for which lines of one kind are counted.
 const PERIOD: Duration = Duration::from_secs(10);
 
@@ -34,6 +37,7 @@ impl RunLogs {
         if let Some(omitted) = self.retries.admit() {
             let RetryNotice { run, step, attempt, message, pause, .. } = retry;
             tracing::info!(
+                target: TARGET,
                 %run, step, attempt, ?pause, omitted,
                 "attempt {attempt} of step `{step}` failed and is retried: {message}"
             );
@@ -45,6 +49,7 @@ impl RunLogs {
         if let Some(omitted) = self.exhausted.admit() {
             let (step, attempts) = (failure.step.as_deref().unwrap_or_default(), failure.attempts);
             tracing::info!(
+                target: TARGET,
                 %run, step, attempts, omitted,
                 "step `{step}` failed after {attempts} attempts and is not retried: {}", failure.message
             );
@@ -54,33 +59,33 @@ impl RunLogs {
     /// Logs a run that has failed.
     pub(super) fn failed(&self, run: RunId, failure: &Failure) {
         if let Some(omitted) = self.failed.admit() {
-            tracing::info!(%run, omitted, "the run failed: {}", failure.message);
+            tracing::info!(target: TARGET, %run, omitted, "the run failed: {}", failure.message);
         }
     }
 
     /// Logs a run that is about to be marked stuck.
     pub(super) fn stuck(&self, run: RunId, stuck: &Stuck) {
         if let Some(omitted) = self.stuck.admit() {
-            tracing::error!(%run, reason = %stuck.reason, omitted, "the run is stuck: {}", stuck.message);
+            tracing::error!(target: TARGET, %run, reason = %stuck.reason, omitted, "the run is stuck: {}", stuck.message);
         }
     }
 
     /// Logs a turn that the world refuses for a temporary reason, and that is tried again.
     pub(super) fn not_committed(&self, run: RunId, error: &WorldError) {
         if let Some(omitted) = self.not_committed.admit() {
-            tracing::warn!(%run, omitted, "a turn of the run is not committed, and is tried again: {error}");
+            tracing::warn!(target: TARGET, %run, omitted, "a turn of the run is not committed, and is tried again: {error}");
         }
     }
 
     /// Logs that such a turn was committed, this long after it was first refused.
     pub(super) fn committed_after(run: RunId, time: Duration) {
-        tracing::info!(%run, "the turn of the run is committed, after {}", whole_time(time));
+        tracing::info!(target: TARGET, %run, "the turn of the run is committed, after {}", whole_time(time));
     }
 
     /// Logs a run that this worker does not hold any more, though it has not released it. Another worker continues it.
     pub(super) fn lost(&self, run: RunId, error: &WorldError) {
         if let Some(omitted) = self.lost.admit() {
-            tracing::info!(%run, %error, omitted, "stopped working on a run that this worker does not hold any more");
+            tracing::info!(target: TARGET, %run, %error, omitted, "stopped working on a run that this worker does not hold any more");
         }
     }
 }

@@ -228,7 +228,8 @@ impl Session {
     fn log_takeover(&self, runs: u64, cause: &str) {
         if runs > 0 {
             self.settings.metrics.takeovers.of(cause).metric.add(1);
-            tracing::info!(session = %self.id, runs, "took over {runs} runs of workers that are gone");
+            let noun = if runs == 1 { "run" } else { "runs" };
+            tracing::info!(session = %self.id, runs, "took over {runs} {noun} of workers that are gone");
         }
     }
 

@@ -67,7 +67,7 @@ async fn drain(session: &Arc<Session>) {
     session.abandon();
     let drops = &session.settings.drops;
     if within(drops.finished(), end).await.is_none() {
-        let futures = drops.left();
+        let futures = drops.remaining();
         tracing::warn!(
             session = %session.id, futures,
             "the drain time is over; {futures} futures of runs are still being dropped"

@@ -15,10 +15,13 @@ pub(super) fn suggestions(look: Look, program: &str, run: &RunJson) -> Vec<(Stri
             "completed" => next.push((format!("{program} run output {id}"), "its output")),
             _ => {
                 next.push((format!("{program} run output {id}"), "its failure"));
-                next.push((
-                    format!("{program} run retry {id} --dry-run"),
-                    "see what a retry would run again",
-                ));
+                // What was undone cannot be continued.
+                if !has("compensated") {
+                    next.push((
+                        format!("{program} run retry {id} --dry-run"),
+                        "see what a retry would run again",
+                    ));
+                }
                 next.push((format!("{program} run restart {id}"), "start it again with the same input"));
             }
         }

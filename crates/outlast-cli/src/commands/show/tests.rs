@@ -62,6 +62,20 @@ fn a_reason_is_wrapped_beside_its_label() {
 }
 
 #[test]
+fn the_columns_of_a_divergence_stay_below_each_other() {
+    let sentence = "Stuck (diverged): deploy a build that matches.\n\n   op  history has   | code asked for\n\
+                    >   0  step `charge` | step `refund`";
+    let text = paragraph(Look::plain(40), "why", sentence);
+    expect![[r#"
+        why   Stuck (diverged): deploy a build
+              that matches.
+
+                 op  history has   | code asked for
+              >   0  step `charge` | step `refund`"#]]
+    .assert_eq(&text.join("\n"));
+}
+
+#[test]
 fn the_next_command_fits_the_state() {
     let next = |run: &RunJson| {
         let look = Look { is_terminal: true, ..Look::plain(80) };
@@ -90,6 +104,7 @@ fn the_next_command_fits_the_state() {
         next(&run("running")),
         next(&ended("completed")),
         next(&ended("failed")),
+        next(&RunJson { marks: vec!["compensated".into()], ..ended("failed") }),
     ];
     expect![[r#"
         outlast send 938NKR 'it'\''s' JSON
@@ -99,6 +114,7 @@ fn the_next_command_fits_the_state() {
         outlast worker list
         outlast watch 938NKR
         outlast run output 938NKR
-        outlast run output 938NKR; outlast run retry 938NKR --dry-run; outlast run restart 938NKR"#]]
+        outlast run output 938NKR; outlast run retry 938NKR --dry-run; outlast run restart 938NKR
+        outlast run output 938NKR; outlast run restart 938NKR"#]]
     .assert_eq(&lines.join("\n"));
 }

@@ -116,6 +116,8 @@ impl IndexScan {
             .collect()
     }
 
+    /// The children of a run. The index contains only runs that have a parent, and Postgres uses it only if the query
+    /// says so.
     fn of_parent(schema: &str, parent: RunId) -> Self {
         let mut scan = Self::new(schema);
         scan.add_leading_column("runs.parent", parent.to_string());

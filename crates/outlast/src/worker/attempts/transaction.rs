@@ -100,7 +100,7 @@ impl AttemptTransaction {
         cause: &WorldError,
     ) -> Result<Payload, StepError> {
         let prevention = self.slot.message(Vec::new());
-        let sent = repeat(&stop_reason, || async {
+        let sent = repeat_while_unavailable(&stop_reason, || async {
             let sent = self.world.send(vec![prevention.clone()]).await?;
             sent.into_iter().next().unwrap_or_else(|| Err(WorldError::corrupt("a send has no answer")))
         });
@@ -118,7 +118,8 @@ impl AttemptTransaction {
     ) -> Result<Option<Payload>, StepError> {
         let mut after = 0;
         loop {
-            let page = repeat(&stop_reason, || self.world.inbox(self.slot.run, after)).await?;
+            let page =
+                repeat_while_unavailable(&stop_reason, || self.world.inbox(self.slot.run, after)).await?;
             let is_last = page.len() < INBOX_READ_MAX;
             after = page.last().map_or(after, |last| last.position);
             if let Some(found) = page.into_iter().find(|message| message.id == self.slot.message) {
@@ -145,7 +146,7 @@ fn output_of(body: &MessageBody) -> Option<Payload> {
 }
 
 /// Repeats a call while the world is not available, until the worker gives up the run.
-async fn repeat<T, F>(
+async fn repeat_while_unavailable<T, F>(
     stop_reason: impl Fn() -> Option<StopReason>,
     mut call: impl FnMut() -> F,
 ) -> Result<T, StepError>

@@ -37,6 +37,7 @@ pub(in crate::worker) struct RunTask {
 }
 
 impl Drop for RunTask {
+    /// Removes the run from the live runs, however the task ends: also by a panic, or because it is aborted.
     fn drop(&mut self) {
         self.session.remove_entry(self.run, &self.mailbox);
     }

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use outlast_core::paging::millis_of;
 use outlast_core::{Code, RunId, Timestamp, WorldError};
 
 use super::Session;
@@ -48,13 +49,13 @@ pub(in crate::worker) async fn delete_old_runs(session: Arc<Session>, time: Dura
             busy = session.clock.sleep_until(next) => busy,
         };
         let before = session.clock.now().minus(time);
-        let scanned = tokio::select! {
+        let deleted = tokio::select! {
             biased;
             () = session.stopping.cancelled() => return,
             () = session.lost.cancelled() => return,
-            scanned = scan(&session, before) => scanned,
+            deleted = delete_ended_before(&session, before) => deleted,
         };
-        match scanned {
+        match deleted {
             Ok(0) => {}
             Ok(runs) => {
                 tracing::info!(session = %session.id, runs, %before, "deleted {runs} runs that ended before {before}")
@@ -69,7 +70,7 @@ pub(in crate::worker) async fn delete_old_runs(session: Arc<Session>, time: Dura
 
 /// Deletes all runs that ended before a time, if this worker is the one that deletes. Returns the number of deleted
 /// runs.
-async fn scan(session: &Session, before: Timestamp) -> Result<u64, WorldError> {
+async fn delete_ended_before(session: &Session, before: Timestamp) -> Result<u64, WorldError> {
     let mut deleted = 0;
     if !is_oldest(session).await? {
         return Ok(deleted);
@@ -99,5 +100,5 @@ async fn is_oldest(session: &Session) -> Result<bool, WorldError> {
 
 /// The time at which the id of a run was generated.
 fn created_at(run: RunId) -> Timestamp {
-    Timestamp::from_micros(((run.bits() >> 80) as i64).saturating_mul(1_000))
+    Timestamp::from_micros(millis_of(run).saturating_mul(1_000))
 }
