@@ -38,4 +38,4 @@ pub use error::{Error, Result};
 pub use pgbouncer::{Pgbouncer, PoolMode, pgbouncer};
 pub use postgres::Postgres;
 pub use proxy::{Exchange, NetworkCondition, Proxy, Toward, proxy};
-pub use wait::wait_until;
+pub use wait::{wait_until, wait_until_or};

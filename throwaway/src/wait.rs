@@ -35,3 +35,20 @@ pub fn wait_until<T>(what: &str, check: impl FnMut() -> Option<T>) -> T {
         None => panic!("timeout while waiting for {what}"),
     }
 }
+
+/// Like [`wait_until`]; the message also contains what `describe` returns then.
+///
+/// # Panics
+///
+/// When that takes more than a minute.
+#[track_caller]
+pub fn wait_until_or<T>(
+    what: &str,
+    check: impl FnMut() -> Option<T>,
+    describe: impl FnOnce() -> String,
+) -> T {
+    match wait_for(WAIT_UNTIL_TIMEOUT, check) {
+        Some(value) => value,
+        None => panic!("timeout while waiting for {what}\n{}", describe()),
+    }
+}

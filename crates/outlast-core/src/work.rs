@@ -10,6 +10,7 @@ use crate::payload::Payload;
 use crate::queue::{check_workflow_name, step_of_workflow};
 use crate::report::Report;
 use crate::state::HolderColumns;
+use crate::takeover::is_suspect;
 use crate::time::Timestamp;
 
 /// A worker that joins a world.
@@ -164,6 +165,15 @@ pub enum SuspectRoom {
     },
 }
 
+impl SuspectRoom {
+    /// Whether a claim with this room may have left runs that are ready, because of their crash class; `claimed` are the
+    /// crashes of the runs that it assigned. [`Work::next_due`] does not count such runs, and the world does not announce
+    /// when the worker can claim them: that is when its own suspects have ended or are cleared.
+    pub fn may_leave_ready(self, claimed: impl IntoIterator<Item = u32>) -> bool {
+        matches!(self, Self::Nothing | Self::Class { .. }) || claimed.into_iter().any(is_suspect)
+    }
+}
+
 /// The request of a claim.
 #[derive(Clone, Debug)]
 pub struct ClaimRequest {
@@ -263,4 +273,22 @@ pub struct UnreadMessages {
     pub run: RunId,
     /// The messages, in order.
     pub messages: Vec<Message>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_leaves_ready_runs_if_its_room_or_a_suspect_excludes_them() {
+        let (room, class) = (100, 3);
+        for claims_all in [SuspectRoom::AnyClass { room }, SuspectRoom::TrialFirst { room }] {
+            assert!(!claims_all.may_leave_ready([]));
+            assert!(!claims_all.may_leave_ready([0, 1]));
+            assert!(claims_all.may_leave_ready([0, 2]), "a worker carries one class at a time");
+            assert!(claims_all.may_leave_ready([4]));
+        }
+        assert!(SuspectRoom::Nothing.may_leave_ready([]));
+        assert!(SuspectRoom::Class { class, room }.may_leave_ready([]));
+    }
 }

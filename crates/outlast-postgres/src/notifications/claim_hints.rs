@@ -12,6 +12,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use outlast_core::takeover::is_suspect;
 use outlast_core::{ClaimRequest, Code, RunId, SessionId, SuspectRoom, Timestamp, UnreadMessages, Work};
 use parking_lot::Mutex;
 
@@ -182,8 +183,9 @@ impl ClaimHints {
             let full_claim_by = plan.full_claim_at.plus(FULL_CLAIM_INTERVAL);
             work.next_due = work.next_due.into_iter().chain(plan.next_due).chain([full_claim_by]).min();
         }
-        if work.claimed.len() >= request.limit {
-            // More runs may be ready than the worker had room for.
+        let has_suspects = work.claimed.iter().any(|claimed| is_suspect(claimed.columns.crashes));
+        if work.claimed.len() >= request.limit || has_suspects {
+            // More runs may be ready than the worker had room for, in all or in a crash class.
             return;
         }
         let last = LastClaim {
@@ -218,7 +220,9 @@ impl LastClaim {
 
 #[cfg(test)]
 mod tests {
-    use outlast_core::{Claimed, Headers, Message, MessageBody, MessageId};
+    use outlast_core::{
+        Claimed, ClaimedHistory, Headers, HolderColumns, Message, MessageBody, MessageId, TurnId,
+    };
 
     use super::*;
 
@@ -243,6 +247,25 @@ mod tests {
 
     fn run(number: u128) -> RunId {
         RunId::from_bits(number)
+    }
+
+    fn claimed(crashes: u32) -> Claimed {
+        Claimed {
+            run: run(2),
+            workflow: "w".into(),
+            version: 1,
+            turn: TurnId::from_bits(1),
+            seq: 1,
+            turn_at: NOW,
+            consumed: 0,
+            inbox: Vec::new(),
+            columns: Arc::new(HolderColumns { crashes, ..HolderColumns::default() }),
+            is_fresh: true,
+            can_end_without_code: false,
+            is_overdue: false,
+            history: ClaimedHistory::LeftOut,
+            details: Vec::new(),
+        }
     }
 
     /// The hints after a full claim of `SESSION` that found nothing, with this time for the next due run.
@@ -323,6 +346,19 @@ mod tests {
         let (reasons, hints) = after_full_claim(None);
         (0..=STARTS_MAX as u128).for_each(|start| reasons.record(Some(run(start))));
         assert_eq!(planned_run(&hints, NOW), None, "more starts than are remembered");
+    }
+
+    #[test]
+    fn a_full_claim_follows_a_claim_that_may_have_left_runs_of_a_crash_class() {
+        for (crashes, only_run) in [(1, Some(run(1))), (2, None)] {
+            let (reasons, hints) = after_full_claim(None);
+            reasons.record(None);
+            let plan = hints.plan(SESSION, &request("w"), NOW);
+            let request = ClaimRequest { limit: 10, ..request("w") };
+            hints.record(SESSION, &request, plan, &mut work(None, vec![claimed(crashes)]));
+            reasons.record(Some(run(1)));
+            assert_eq!(planned_run(&hints, NOW), only_run, "after a run with {crashes} crashes");
+        }
     }
 
     #[test]

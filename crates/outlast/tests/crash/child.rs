@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +9,13 @@ use std::time::Duration;
 use outlast::core::Clock;
 use outlast::{Error, SystemClock};
 use outlast_conformance::KillerWorld;
-use throwaway::wait_until;
+use throwaway::wait_until_or;
 
 use crate::mixed_program::{Replay, StartOrder};
 use crate::process_folder::ProcessFolder;
 use crate::{
-    between_attempts, chain_program, compensating_program, during_sleep, failing_program, mixed_program,
-    retried_program, schedules, streaming, token_program, transfers,
+    between_attempts, chain_program, compensating_program, diagnosis, during_sleep, failing_program,
+    mixed_program, retried_program, schedules, streaming, token_program, transfers,
 };
 
 const SIGKILL: i32 = 9;
@@ -120,15 +119,14 @@ pub(crate) async fn run_child(args: ChildArgs) -> Result<(), Error> {
 pub(crate) struct ChildProcess {
     child: Child,
     program: Program,
-    /// The file with its output.
-    output: PathBuf,
+    process_folder: ProcessFolder,
 }
 
 impl ChildProcess {
     /// Starts this test binary again, as a child.
     pub(crate) fn start(args: ChildArgs) -> Self {
-        let path = args.process_folder.folder.join("output");
-        let output = File::options().create(true).append(true).open(&path).unwrap();
+        let path = args.process_folder.output();
+        let output = File::options().create(true).append(true).open(path).unwrap();
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args(["--exact", "child_program", "--nocapture"])
@@ -144,7 +142,7 @@ impl ChildProcess {
         if let Some(point) = args.point {
             command.env(POINT, point.to_string());
         }
-        Self { child: command.spawn().unwrap(), program: args.program, output: path }
+        Self { child: command.spawn().unwrap(), program: args.program, process_folder: args.process_folder }
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -165,9 +163,13 @@ impl ChildProcess {
     /// Waits for its end.
     pub(crate) fn end(mut self) -> ChildExit {
         let what = format!("the end of child {} ({:?})", self.id(), self.program);
-        let status = wait_until(&what, || self.child.try_wait().unwrap());
+        let status = wait_until_or(
+            &what,
+            || self.child.try_wait().unwrap(),
+            || diagnosis::describe(&self.process_folder),
+        );
         ChildExit::of(status).unwrap_or_else(|| {
-            let output_text = std::fs::read_to_string(&self.output).unwrap_or_default();
+            let output_text = std::fs::read_to_string(self.process_folder.output()).unwrap_or_default();
             panic!("the child failed: {status}; output of all children so far:\n{output_text}")
         })
     }

@@ -12,7 +12,7 @@
 //!
 //! A child is this test binary again, with environment variables that select a program: [`child_program`]. It logs the
 //! effects of steps to plain files ([`process_folder`]), which the tests compare with the histories in the database
-//! ([`snapshot`]).
+//! ([`snapshot`]). If a child does not end, the test prints what it waits for ([`diagnosis`]).
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test")]
@@ -21,6 +21,7 @@ mod between_attempts;
 mod chain_program;
 mod child;
 mod compensating_program;
+mod diagnosis;
 mod during_sleep;
 mod failing_program;
 mod mixed_program;

@@ -74,6 +74,11 @@ impl ProcessFolder {
         self.folder.join("runs.db")
     }
 
+    /// The file with the output of all children.
+    pub(crate) fn output(&self) -> PathBuf {
+        self.folder.join("output")
+    }
+
     /// A copy of the database after a kill. The original keeps its log, so that the next process has to recover it. On
     /// a server there is no copy: this waits until the server has executed the calls of the killed process.
     pub(crate) fn copy_database(&self, name: &str) -> Self {

@@ -28,6 +28,33 @@ pub(crate) struct RunSnapshot {
 /// One attempt at a step of a run: the operation's number and the attempt's.
 pub(crate) type AttemptId = (u64, u32);
 
+/// The views of all runs, the oldest first.
+pub(crate) async fn all_runs(client: &Client) -> Result<Vec<RunView>, Error> {
+    let mut query = RunQuery { order: ListOrder::OldestFirst, ..RunQuery::default() };
+    let mut runs = Vec::new();
+    loop {
+        let page = client.runs(query.clone()).await?;
+        runs.extend(page.runs);
+        match page.next {
+            Some(next) => query.after = Some(next),
+            None => return Ok(runs),
+        }
+    }
+}
+
+/// Whether any run of the world may be stuck as poison if the next child is killed too. A snapshot has a limited number
+/// of runs; this reads all of them.
+pub(crate) fn is_any_near_poison(process_folder: &ProcessFolder) -> bool {
+    block_on(async {
+        let client = Client::new(outlast::open(&process_folder.url()).await?);
+        Ok(all_runs(&client).await?.iter().any(is_near_poison))
+    })
+}
+
+fn is_near_poison(run: &RunView) -> bool {
+    run.crashes + 2 >= POISON_CRASHES
+}
+
 /// Runs a future on a new runtime.
 pub(crate) fn block_on<T>(future: impl Future<Output = Result<T, Error>>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -55,7 +82,7 @@ impl WorldSnapshot {
 
     /// Whether a run may be stuck as poison if the next child is killed too.
     pub(crate) fn is_near_poison(&self) -> bool {
-        self.runs.values().any(|run| run.view.crashes + 2 >= POISON_CRASHES)
+        self.runs.values().any(|run| is_near_poison(&run.view))
     }
 
     /// Checks that all runs have ended, and that no run is held.

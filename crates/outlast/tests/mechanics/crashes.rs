@@ -1,16 +1,18 @@
 //! Crash classes: a run that crashes its workers is isolated, and other runs continue.
 
 use outlast::prelude::*;
-use outlast::{Because, Status, StuckReason};
+use outlast::{Because, Register, Status, StuckReason};
 
 use super::faulty_world::Call;
-use super::test_engine::{StepCalls, TestEngine, on_every_world};
+use super::test_engine::{StepCalls, StepState, TestEngine, on_every_world};
 
 on_every_world! {
     innocent_runs_are_all_carried_at_once_after_two_crashes,
     a_killer_beside_a_branch_that_commits_is_found,
     a_fresh_killer_does_not_take_a_run_of_the_last_class_along,
     a_worker_takes_no_starts_while_a_run_is_on_trial,
+    a_suspect_that_a_claim_had_to_leave_is_claimed_when_the_other_class_is_gone,
+    a_claim_during_which_the_time_of_a_trial_ends_is_followed_by_another,
     a_run_that_waits_for_a_probe_says_so,
     a_step_that_fails_an_attempt_clears_the_crashes,
     a_poisoned_run_names_its_open_steps,
@@ -83,11 +85,7 @@ async fn a_killer_beside_a_branch_that_commits_is_found(engine: TestEngine) {
 /// A run whose workers were crashed four times by another run.
 async fn of_the_last_class(engine: &TestEngine) -> RunHandle<String> {
     let run = engine.client.start(innocent, ()).await.unwrap();
-    for crash in 1..=4 {
-        let worker = engine.worker(innocent).await;
-        engine.steps.wait_for_log("began innocent", crash).await;
-        engine.crash(worker);
-    }
+    crash_workers(engine, innocent, "began innocent", 4).await;
     run
 }
 
@@ -124,6 +122,61 @@ async fn a_worker_takes_no_starts_while_a_run_is_on_trial(engine: TestEngine) {
     engine.steps.wait_for_log("began deadly", 1).await;
     engine.steps.open("deadly");
     started.output().await.unwrap();
+}
+
+async fn a_suspect_that_a_claim_had_to_leave_is_claimed_when_the_other_class_is_gone(engine: TestEngine) {
+    let third_class = engine.client.start(innocent, ()).await.unwrap();
+    crash_workers(&engine, innocent, "began innocent", 3).await;
+    let second_class = engine.client.start(killer, ()).await.unwrap();
+    crash_workers(&engine, killer, "began deadly", 2).await;
+    let _worker = engine.worker((innocent, killer)).await;
+    engine.steps.wait_for_log("began innocent", 4).await;
+    assert_eq!(
+        engine.status(second_class.id()).await,
+        Status::Pending,
+        "a worker carries one class at a time"
+    );
+    // A claim asks for no other class; meanwhile the run of the third class ends.
+    let claim = engine.faults.hold(Call::Claim);
+    engine.client.start(Workflow::<(), ()>::new("elsewhere"), ()).await.unwrap();
+    claim.wait_for_call().await;
+    engine.steps.open("innocent");
+    third_class.output().await.unwrap();
+    claim.open();
+    engine.steps.wait_for_log("began deadly", 3).await;
+    engine.steps.open("deadly");
+    second_class.output().await.unwrap();
+}
+
+async fn a_claim_during_which_the_time_of_a_trial_ends_is_followed_by_another(engine: TestEngine) {
+    let tried = of_the_last_class(&engine).await;
+    let waiting = engine.client.start(killer, ()).await.unwrap();
+    let _worker = engine.worker((innocent, killer)).await;
+    engine.steps.wait_for_log("began innocent", 5).await;
+    let claim = engine.faults.hold(Call::Claim);
+    engine.client.start(Workflow::<(), ()>::new("elsewhere"), ()).await.unwrap();
+    claim.wait_for_call().await;
+    engine.clock.advance("60s");
+    claim.open();
+    engine.steps.wait_for_log("began deadly", 1).await;
+    engine.steps.open("deadly");
+    engine.steps.open("innocent");
+    waiting.output().await.unwrap();
+    tried.output().await.unwrap();
+}
+
+/// Crashes this many workers with this code, each when the step has begun again.
+async fn crash_workers<R: Register<StepState, M> + Copy, M>(
+    engine: &TestEngine,
+    code: R,
+    began: &str,
+    crashes: usize,
+) {
+    for crash in 1..=crashes {
+        let worker = engine.worker(code).await;
+        engine.steps.wait_for_log(began, crash).await;
+        engine.crash(worker);
+    }
 }
 
 async fn a_run_that_waits_for_a_probe_says_so(engine: TestEngine) {

@@ -36,9 +36,10 @@ pub(in crate::worker) async fn claim_until_stopped(session: &Arc<Session>, mut b
     let (mut hinted_at, mut backoff, mut corrupt_backoff) = (None, BACKOFF, CORRUPT_BACKOFF);
     loop {
         let capacity_epoch = session.capacity_freed.epoch();
-        let trial_until = session.trial_until();
-        let capacity = if trial_until.is_some() { 0 } else { session.reserve_for_claim(CLAIM_RUNS_MAX) };
-        let request = claim_request(session, capacity, trial_until.is_some());
+        let is_trial = session.trial_until().is_some();
+        let capacity = if is_trial { 0 } else { session.reserve_for_claim(CLAIM_RUNS_MAX) };
+        let request = claim_request(session, capacity, is_trial);
+        let scope = ClaimScope { capacity, is_trial, suspects: request.suspects };
         let claim_in_progress = session.claims.begin();
         let mut summary = ClaimSummary::of_claim(session.claims.begun());
         let work = tokio::select! {
@@ -53,7 +54,7 @@ pub(in crate::worker) async fn claim_until_stopped(session: &Arc<Session>, mut b
                 backoff.reset();
                 summary = summary.with_result(&work);
                 count_claim(session, &work, hinted_at.take());
-                distribute(session, work, capacity)
+                distribute(session, work, scope)
             }
             Err(error @ (WorldError::Fenced(_) | WorldError::Gone(_))) => {
                 session.lose_after(&error);
@@ -139,18 +140,32 @@ fn claim_request(session: &Session, limit: usize, is_trial: bool) -> ClaimReques
     }
 }
 
+/// What a claim could return.
+#[derive(Clone, Copy)]
+struct ClaimScope {
+    capacity: usize,
+    /// Whether a run was on trial, so that the claim could return nothing.
+    is_trial: bool,
+    suspects: SuspectRoom,
+}
+
 /// The events that the claim loop waits for before the next claim.
 struct NextClaim {
     epoch: u64,
     until: Timestamp,
-    /// Whether there may be ready runs that the worker could not claim, because it has no capacity or holds suspects.
+    /// Whether there may be ready runs that the worker could not claim, because it had no capacity or held suspects.
     is_limited: bool,
 }
 
 /// Passes the claimed runs and messages to the tasks of their runs. Returns when to claim again; `None` means at once,
 /// because there may be more ready runs.
-fn distribute(session: &Arc<Session>, work: Work, capacity: usize) -> Option<NextClaim> {
+fn distribute(session: &Arc<Session>, work: Work, scope: ClaimScope) -> Option<NextClaim> {
+    let ClaimScope { capacity, is_trial, suspects } = scope;
     let is_full = capacity > 0 && work.claimed.len() == capacity;
+    // Determined from the request and its answer: suspects that the worker held then may be gone by now, and the claim
+    // that their end causes must not be missed.
+    let crashes = work.claimed.iter().map(|claimed| claimed.columns.crashes);
+    let is_limited = capacity == 0 || is_full || suspects.may_leave_ready(crashes);
     session.claim_returned(&work.claimed);
     for unread in work.unread {
         session.pass_messages(unread.run, unread.messages);
@@ -160,10 +175,10 @@ fn distribute(session: &Arc<Session>, work: Work, capacity: usize) -> Option<Nex
     }
     session.end_reservation();
     let trial_until = session.trial_until();
-    if is_full && session.free_capacity() > 0 && trial_until.is_none() {
+    let has_trial_ended = is_trial && trial_until.is_none();
+    if has_trial_ended || is_full && session.free_capacity() > 0 && trial_until.is_none() {
         return None;
     }
-    let is_limited = capacity == 0 || is_full || session.has_suspect();
     let due = if capacity == 0 || trial_until.is_some() { trial_until } else { work.next_due };
     let due = due.unwrap_or(Timestamp::NEVER);
     let until = if session.clock.is_virtual() { due } else { due.min(session.clock.now().plus(IDLE_CLAIM)) };

@@ -51,11 +51,6 @@ impl CrashClasses {
         }
     }
 
-    /// Whether the worker holds a suspect.
-    pub(in crate::worker) fn has_suspect(&self) -> bool {
-        self.suspect_class().is_some()
-    }
-
     /// The class of the suspects that the worker holds.
     fn suspect_class(&self) -> Option<u32> {
         (0..=CRASH_CLASS_MAX).rev().find(|class| is_suspect(*class) && self.counts[class_index(*class)] > 0)

@@ -106,11 +106,6 @@ impl Session {
         self.live.lock().classes.room(self.settings.live_max)
     }
 
-    /// Whether the worker holds a suspect.
-    pub(in crate::worker) fn has_suspect(&self) -> bool {
-        self.live.lock().classes.has_suspect()
-    }
-
     /// The time until which nothing is claimed, because a run is on trial.
     pub(in crate::worker) fn trial_until(&self) -> Option<Timestamp> {
         self.live.lock().classes.trial_until(self.clock.now())
