@@ -102,7 +102,7 @@ impl Committer {
         let is_leader = {
             let mut queue = self.queue.lock();
             queue.put(turn, answer);
-            let is_leader = queue.leaders < self.commit_concurrency && queue.has_turns();
+            let is_leader = queue.leaders < self.commit_concurrency && queue.has_batch();
             queue.leaders += usize::from(is_leader);
             is_leader
         };

@@ -28,6 +28,11 @@ pub(super) struct CommitQueue {
     turns: Vec<Turn>,
     /// The senders of the answers, in the order of `turns`.
     answers: Vec<AnswerSender>,
+    /// How many of `turns` send to other runs, and how many are exclusive.
+    senders: usize,
+    exclusive: usize,
+    /// Which of `turns` must wait; `None` if that is not known.
+    contention: Option<Contention>,
     /// The batches in progress, in the order of their numbers.
     batches: Vec<BatchInProgress>,
     next_batch: u64,
@@ -35,6 +40,16 @@ pub(super) struct CommitQueue {
     deferred: Vec<DeferredTurn>,
     /// The runs for which blocked turns are being retried outside of the batches, with the number of retried groups.
     retried_separately: BTreeMap<RunId, usize>,
+}
+
+/// The turns that must wait until a batch or a separate retry ends. It is kept until then: if thousands of turns contend
+/// for one run, they are not all examined again whenever another one arrives.
+#[derive(Debug)]
+struct Contention {
+    /// The runs that batches in progress, separately retried turns and the first `waiting` turns contend for.
+    runs: RunSet,
+    /// The number of turns at the front of the queue that must wait. The others have not been examined.
+    waiting: usize,
 }
 
 /// A batch that is being committed.
@@ -83,13 +98,10 @@ impl CommitQueue {
             self.turns.reserve_exact(1);
             self.answers.reserve_exact(1);
         }
+        self.senders += usize::from(sends(&turn));
+        self.exclusive += usize::from(turn.is_exclusive());
         self.turns.push(turn);
         self.answers.push(answer);
-    }
-
-    /// Whether turns wait that are not deferred.
-    pub(super) fn has_turns(&self) -> bool {
-        !self.turns.is_empty()
     }
 
     /// Takes the turns that contend for no run with a batch in progress, as the next batch.
@@ -105,10 +117,15 @@ impl CommitQueue {
         let number = self.next_batch;
         self.next_batch += 1;
         // With one commit at a time there is no other batch to contend with.
-        let runs =
+        let runs: Vec<RunId> =
             if commit_concurrency > 1 { turns.iter().flat_map(contends_for).collect() } else { Vec::new() };
-        let sends = turns.iter().any(sends);
-        let is_exclusive = turns.iter().any(Turn::is_exclusive);
+        if let Some(contention) = &mut self.contention {
+            contention.runs.extend(&runs);
+        }
+        let senders = turns.iter().filter(|turn| sends(turn)).count();
+        let exclusive = turns.iter().filter(|turn| turn.is_exclusive()).count();
+        (self.senders, self.exclusive) = (self.senders - senders, self.exclusive - exclusive);
+        let (sends, is_exclusive) = (senders > 0, exclusive > 0);
         self.batches.push(BatchInProgress { number, sends, is_exclusive, runs });
         let (turns, answers) = if sends { receivers_first(turns, answers) } else { (turns, answers) };
         Some(Batch { number, turns, answers })
@@ -117,12 +134,12 @@ impl CommitQueue {
     /// Whether the next batch has to wait for those in progress, because it or one of those has an exclusive turn.
     fn waits_for_exclusive(&self) -> bool {
         !self.batches.is_empty()
-            && (self.batches.iter().any(|batch| batch.is_exclusive)
-                || self.turns.iter().any(Turn::is_exclusive))
+            && (self.exclusive > 0 || self.batches.iter().any(|batch| batch.is_exclusive))
     }
 
     /// Takes the turns that arrived first, at most one batch.
     fn take_first(&mut self) -> (Vec<Turn>, Vec<AnswerSender>) {
+        self.contention = None;
         let count = self.turns.len().min(BATCH_TURNS_MAX);
         let (later_turns, later_answers) = (self.turns.split_off(count), self.answers.split_off(count));
         (std::mem::replace(&mut self.turns, later_turns), std::mem::replace(&mut self.answers, later_answers))
@@ -132,37 +149,45 @@ impl CommitQueue {
     /// and these are rare.
     fn is_contention_impossible(&self) -> bool {
         self.retried_separately.is_empty()
-            && (self.batches.is_empty()
-                || !self.batches.iter().any(|batch| batch.sends) && !self.turns.iter().any(sends))
+            && (self.batches.is_empty() || self.senders == 0 && !self.batches.iter().any(|batch| batch.sends))
     }
 
     /// Takes the turns that can be committed now, at most one batch, and leaves the others in order.
     fn take_uncontended(&mut self) -> (Vec<Turn>, Vec<AnswerSender>) {
-        let mut contended = self.contended_runs();
+        let mut contention = self.known_contention();
         let (mut turns, mut answers) = (Vec::new(), Vec::new());
-        let (mut left_turns, mut left_answers) = (Vec::new(), Vec::new());
-        for (turn, answer) in self.turns.drain(..).zip(self.answers.drain(..)) {
-            if turns.len() < BATCH_TURNS_MAX && !must_wait(&turn, &mut contended) {
+        let (new_turns, new_answers) =
+            (self.turns.split_off(contention.waiting), self.answers.split_off(contention.waiting));
+        for (turn, answer) in new_turns.into_iter().zip(new_answers) {
+            let has_room = turns.len() < BATCH_TURNS_MAX;
+            if has_room && !must_wait(&turn, &mut contention.runs) {
                 turns.push(turn);
                 answers.push(answer);
             } else {
-                left_turns.push(turn);
-                left_answers.push(answer);
+                contention.waiting += usize::from(has_room);
+                self.turns.push(turn);
+                self.answers.push(answer);
             }
         }
-        (self.turns, self.answers) = (left_turns, left_answers);
+        self.contention = Some(contention);
         (turns, answers)
     }
 
-    /// The runs that batches in progress and separately retried turns contend for.
-    fn contended_runs(&self) -> RunSet {
-        let batches = self.batches.iter().flat_map(|batch| &batch.runs);
-        batches.chain(self.retried_separately.keys()).copied().collect()
+    /// Takes what is known about the turns that must wait.
+    fn known_contention(&mut self) -> Contention {
+        self.contention.take().unwrap_or_else(|| {
+            let batches = self.batches.iter().flat_map(|batch| &batch.runs);
+            let runs = batches.chain(self.retried_separately.keys()).copied().collect();
+            Contention { runs, waiting: 0 }
+        })
     }
 
     /// Records that a group of blocked turns that contend for this run is being retried outside of the batches.
     pub(super) fn begin_separate_retry(&mut self, run: RunId) {
         *self.retried_separately.entry(run).or_default() += 1;
+        if let Some(contention) = &mut self.contention {
+            contention.runs.insert(run);
+        }
     }
 
     /// Ends that record: the group was answered, or the run stays locked and other turns need not wait for it.
@@ -171,25 +196,32 @@ impl CommitQueue {
             *groups -= 1;
             if *groups == 0 {
                 self.retried_separately.remove(&run);
+                self.contention = None;
             }
         }
     }
 
     /// Whether [`take`](Self::take) would return a batch.
-    pub(super) fn has_batch(&self) -> bool {
+    pub(super) fn has_batch(&mut self) -> bool {
         if self.turns.is_empty() || self.waits_for_exclusive() {
             return false;
         }
         if self.is_contention_impossible() {
             return true;
         }
-        let mut contended = self.contended_runs();
-        self.turns.iter().any(|turn| !must_wait(turn, &mut contended))
+        let mut contention = self.known_contention();
+        let new = &self.turns[contention.waiting..];
+        let waiting = new.iter().take_while(|turn| must_wait(turn, &mut contention.runs)).count();
+        contention.waiting += waiting;
+        let has_batch = waiting < new.len();
+        self.contention = Some(contention);
+        has_batch
     }
 
     /// Removes a batch that was answered or given up, and releases the turns that waited for it.
     pub(super) fn batch_ended(&mut self, number: u64) {
         self.batches.retain(|batch| batch.number != number);
+        self.contention = None;
         let first = self.batches.first().map_or(u64::MAX, |batch| batch.number);
         // Turns that arrived earlier wait for fewer batches, so `deferred` is sorted.
         let released = self.deferred.partition_point(|deferred| deferred.before_batch <= first);
@@ -346,5 +378,86 @@ pub(super) mod tests {
         assert!(!queue.has_batch(), "batch 4 is committed alone");
         queue.batch_ended(4);
         assert_eq!(take(&mut queue), Some((5, vec![7])));
+    }
+
+    #[test]
+    fn turns_that_must_wait_are_examined_once_for_each_batch() {
+        let mut queue = CommitQueue::default();
+        queue.put(sends(2, 1), oneshot::channel().0);
+        assert_eq!(take(&mut queue), Some((0, vec![2])));
+        for run in 3..103 {
+            queue.put(sends(run, 1), oneshot::channel().0);
+            // It still knows of the others, and examines only this one.
+            let waiting = queue.contention.as_ref().map_or(0, |contention| contention.waiting);
+            assert_eq!(waiting as u128, run - 3);
+            assert!(!queue.has_batch());
+            assert_eq!(take(&mut queue), None);
+        }
+        put(&mut queue, 200, true);
+        assert_eq!(take(&mut queue), Some((1, vec![200])), "it contends for nothing");
+        queue.batch_ended(0);
+        assert_eq!(take(&mut queue), Some((2, (3..103).collect())));
+    }
+
+    #[test]
+    fn turns_behind_a_full_batch_need_not_wait() {
+        let mut queue = CommitQueue::default();
+        queue.put(sends(2, 1), oneshot::channel().0);
+        assert_eq!(take(&mut queue), Some((0, vec![2])));
+        let last = 10 + BATCH_TURNS_MAX as u128;
+        (10..=last).for_each(|run| put(&mut queue, run, true));
+        assert_eq!(take(&mut queue).map(|(_, runs)| runs.len()), Some(BATCH_TURNS_MAX));
+        assert_eq!(take(&mut queue), Some((2, vec![last])));
+    }
+
+    #[test]
+    fn what_is_known_about_contention_changes_no_batch() {
+        for seed in 1..500 {
+            let mut state = seed;
+            let mut random = |below: u128| {
+                state = state * 6_364_136_223_846_793_005 % (1 << 64) + 1_442_695_040_888_963_407;
+                (state >> 32) % below
+            };
+            // One of the two forgets before each call what it knows.
+            let (mut queue, mut forgetful) = (CommitQueue::default(), CommitQueue::default());
+            let (mut open, mut retried) = (Vec::new(), Vec::new());
+            let most = if seed % 20 == 0 { 700 } else { 3 };
+            for _ in 0..40 {
+                forgetful.contention = None;
+                let (kind, count) = (random(10), 1 + random(most));
+                match kind {
+                    0..5 => (0..count).for_each(|_| {
+                        let (run, to, kind) = (1 + random(6), 1 + random(3), random(20));
+                        let new = || if kind < 12 { sends(run, to) } else { turn(run, kind < 19) };
+                        queue.put(new(), oneshot::channel().0);
+                        forgetful.put(new(), oneshot::channel().0);
+                    }),
+                    5..7 if open.len() < 2 => {
+                        let taken = take(&mut queue);
+                        assert_eq!(taken, take(&mut forgetful), "seed {seed}");
+                        open.extend(taken.map(|(number, _)| number));
+                    }
+                    7 if !open.is_empty() => {
+                        let number = open.swap_remove(random(open.len() as u128) as usize);
+                        queue.batch_ended(number);
+                        forgetful.batch_ended(number);
+                    }
+                    8 => {
+                        let run = RunId::from_bits(1 + random(3));
+                        retried.push(run);
+                        queue.begin_separate_retry(run);
+                        forgetful.begin_separate_retry(run);
+                    }
+                    _ => {
+                        if let Some(run) = retried.pop() {
+                            queue.end_separate_retry(run);
+                            forgetful.end_separate_retry(run);
+                        }
+                    }
+                }
+                forgetful.contention = None;
+                assert_eq!(queue.has_batch(), forgetful.has_batch(), "seed {seed}");
+            }
+        }
     }
 }
