@@ -6,8 +6,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::environment::WorldKind;
 use crate::workload::{
-    ALL, IdleWaitersArgs, RecoveryArgs, RestartArgs, SenderArgs, ServerCostArgs, SleepingRunsArgs,
-    StreamReaderArgs, WorkerArgs, Workload,
+    ALL, IdleWaitersArgs, LiveClientsArgs, RecoveryArgs, RestartArgs, SenderArgs, ServerCostArgs,
+    SleepingRunsArgs, StreamReaderArgs, WorkerArgs, Workload,
 };
 
 /// Measures the engine, compared with the raw limits of the disk.
@@ -49,6 +49,12 @@ pub(crate) enum Child {
     /// The process of BI.
     #[command(name = crate::workload::IDLE_WAITERS_COMMAND, hide = true)]
     IdleWaiters(IdleWaitersArgs),
+    /// The clients of B14.
+    #[command(name = crate::workload::LIVE_STREAMS_COMMAND, hide = true)]
+    B14(LiveClientsArgs),
+    /// The server of BD.
+    #[command(name = crate::workload::DEV_START_COMMAND, hide = true)]
+    Bd,
     /// The process of B6.
     #[command(name = crate::workload::SLEEPING_RUNS_COMMAND, hide = true)]
     B6(SleepingRunsArgs),

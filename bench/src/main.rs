@@ -32,6 +32,8 @@ fn main() -> ExitCode {
     let (options, child) = cli::parse();
     let done = match child {
         Some(cli::Child::IdleWaiters(options)) => workload::idle_waiters_child(&options),
+        Some(cli::Child::B14(options)) => workload::live_streams_child(&options),
+        Some(cli::Child::Bd) => workload::dev_start_child(),
         Some(cli::Child::B6(options)) => workload::sleeping_runs_child(&options),
         Some(cli::Child::B6m(options)) => workload::restart_child(&options),
         Some(cli::Child::B7(child)) => workload::recovery_child(&child),

@@ -1,17 +1,23 @@
 //! The workloads, one file each, with their targets.
 
 mod cold_replay;
+mod dev_start;
 mod engine_cpu;
 mod fan_out;
 mod history_growth;
+mod http_reads;
+mod http_starts;
 mod idle_waiters;
 mod iterations;
 mod lists_at_size;
+mod live_streams;
+mod long_page;
 mod many_children;
 mod pruning_and_backup;
 mod recovery;
 mod restart_with_sleepers;
 mod run_retry;
+mod runs_page;
 mod schedules;
 mod send_under_load;
 mod server_cost;
@@ -25,6 +31,8 @@ mod two_workers;
 
 mod child_process;
 mod count_workflow;
+mod http_client;
+mod http_server;
 mod large_world;
 mod sleep_workflow;
 mod worker_process;
@@ -34,9 +42,13 @@ use std::fmt;
 use crate::Result;
 use crate::environment::{Environment, WorldKind};
 
+pub(crate) use dev_start::{COMMAND as DEV_START_COMMAND, child as dev_start_child};
 pub(crate) use engine_cpu::{COMMAND as ENGINE_CPU_COMMAND, child as engine_cpu_child};
 pub(crate) use idle_waiters::{
     COMMAND as IDLE_WAITERS_COMMAND, IdleWaitersArgs, child as idle_waiters_child,
+};
+pub(crate) use live_streams::{
+    COMMAND as LIVE_STREAMS_COMMAND, LiveClientsArgs, child as live_streams_child,
 };
 pub(crate) use recovery::child::{COMMAND as RECOVERY_COMMAND, RecoveryArgs, run as recovery_child};
 pub(crate) use restart_with_sleepers::{COMMAND as RESTART_COMMAND, RestartArgs, child as restart_child};
@@ -51,7 +63,7 @@ pub(crate) use streaming::{
 pub(crate) use worker_process::{COMMAND as WORKER_COMMAND, WorkerArgs, child as worker_child};
 
 /// Every workload, in the order in which they are measured.
-pub(crate) const ALL: [&Workload; 22] = [
+pub(crate) const ALL: [&Workload; 28] = [
     &throughput::WORKLOAD,
     &step_latency::WORKLOAD,
     &history_growth::WORKLOAD,
@@ -64,6 +76,12 @@ pub(crate) const ALL: [&Workload; 22] = [
     &two_workers::WORKLOAD,
     &lists_at_size::WORKLOAD,
     &pruning_and_backup::WORKLOAD,
+    &http_reads::WORKLOAD,
+    &http_starts::WORKLOAD,
+    &live_streams::WORKLOAD,
+    &runs_page::WORKLOAD,
+    &long_page::WORKLOAD,
+    &dev_start::WORKLOAD,
     &many_children::WORKLOAD,
     &engine_cpu::WORKLOAD,
     &idle_waiters::WORKLOAD,

@@ -15,6 +15,7 @@
 //! Postgres.
 
 pub mod apt;
+pub mod axe;
 pub mod chromedriver;
 pub mod pgbouncer;
 pub mod postgres;

@@ -21,9 +21,11 @@ chaos [--world sqlite|postgres] [--kills N] [--restarts M] [--seed S] [--old REV
 
 /// The text of `help` for the soak test.
 pub(crate) const SOAK_HELP: &str = "\
-soak [--minutes N] [ARGUMENTS]
+soak [--minutes N] [--dashboard] [ARGUMENTS]
     Run a mixed load for a time (30 minutes by default), print a line every ten seconds, and check that
-    memory, descriptors, files and latency do not grow. Ends with code 1 when one of them grew.";
+    memory, descriptors, files and latency do not grow. Ends with code 1 when one of them grew. With
+    `--dashboard`, keep a page of the dashboard open in a browser instead, under five changes per second
+    (10 minutes by default), and check that its heap does not grow.";
 
 const PACKAGE: &str = "outlast-chaos";
 
@@ -44,9 +46,34 @@ pub(crate) fn chaos(root: &Path, arguments: &[String]) -> Result<()> {
 
 /// Builds the program, and replaces this process with its soak test.
 pub(crate) fn soak(root: &Path, arguments: &[String]) -> Result<()> {
+    if arguments.iter().any(|argument| argument == "--dashboard") {
+        return soak_dashboard(root, &minutes(arguments)?);
+    }
     let arguments: Vec<String> =
         std::iter::once("soak".to_owned()).chain(arguments.iter().cloned()).collect();
     become_program(root, PACKAGE, &arguments)
+}
+
+/// The minutes of a soak test of the dashboard.
+fn minutes(arguments: &[String]) -> Result<String> {
+    let rest: Vec<&str> =
+        arguments.iter().map(String::as_str).filter(|argument| *argument != "--dashboard").collect();
+    match rest[..] {
+        [] => Ok("10".into()),
+        ["--minutes", minutes] if minutes.parse::<u64>().is_ok_and(|minutes| minutes > 0) => {
+            Ok(minutes.into())
+        }
+        _ => Err(Error::Usage("`soak --dashboard` takes only `--minutes` and a number".into())),
+    }
+}
+
+/// Keeps a page open in a browser while runs change.
+fn soak_dashboard(root: &Path, minutes: &str) -> Result<()> {
+    throwaway::chromedriver::require()?;
+    let mut test = cargo(root);
+    test.args(["test", "--package", "outlast-dashboard", "--test", "browser", "--", "--ignored", "--exact"]);
+    test.args(["--nocapture", "heap::a_page_that_stays_open_does_not_grow"]);
+    run(test.env("OUTLAST_SOAK_MINUTES", minutes))
 }
 
 /// The world of a sweep.
@@ -101,6 +128,16 @@ mod tests {
 
     fn parse(line: &str) -> Result<SweepWorld> {
         SweepWorld::parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_soak_test_of_the_dashboard_takes_minutes() {
+        let parse = |line: &str| minutes(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(parse("--dashboard").unwrap(), "10");
+        assert_eq!(parse("--dashboard --minutes 3").unwrap(), "3");
+        for wrong in ["--dashboard --minutes", "--dashboard --minutes x", "--dashboard --kills 3"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -12,8 +12,9 @@ use crate::setup::require_c_compiler;
 
 /// The text of `help`.
 pub(crate) const HELP: &str = "\
-pictures
-    Take the pictures of the dashboard in `docs/images` again, of the demonstration of the shop.";
+pictures [--all FOLDER]
+    Take the pictures of the dashboard in `docs/images` again, of the demonstration of the shop. With
+    `--all`, take every screen in both themes, wide and narrow, into a folder, to look at them.";
 
 /// The demonstration, which ends with this value.
 struct Demonstration(Child);
@@ -28,9 +29,15 @@ impl Drop for Demonstration {
 
 /// Starts the demonstration, and lets a browser take the pictures.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
-    if !arguments.is_empty() {
-        return Err(Error::Usage(format!("`pictures` takes no arguments: {}", arguments.join(" "))));
-    }
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (pictures, folder) = match words[..] {
+        [] => ("pictures::pictures", root.join("docs/images")),
+        ["--all", folder] => ("pictures::all_screens", std::path::absolute(folder).unwrap_or_default()),
+        _ => return Err(Error::Usage("`pictures` takes nothing, or `--all` and a folder".into())),
+    };
+    let failed =
+        |error| Error::Failed(format!("the folder `{}` cannot be created: {error}", folder.display()));
+    std::fs::create_dir_all(&folder).map_err(failed)?;
     require_c_compiler()?;
     chromedriver::require()?;
     run_command(cargo(root).args(["build", "--package", "shop"]))?;
@@ -38,8 +45,8 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     let (demonstration, site) = start(root, &file)?;
     let mut test = cargo(root);
     test.args(["test", "--package", "outlast-dashboard", "--test", "browser", "--"]);
-    test.args(["--ignored", "--exact", "pictures::pictures"]);
-    test.env("OUTLAST_PICTURES_SITE", site).env("OUTLAST_PICTURES_FOLDER", root.join("docs/images"));
+    test.args(["--ignored", "--exact", pictures]);
+    test.env("OUTLAST_PICTURES_SITE", site).env("OUTLAST_PICTURES_FOLDER", folder);
     let taken = run_command(&mut test);
     drop(demonstration);
     for suffix in ["", "-wal", "-shm"] {

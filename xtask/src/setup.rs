@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use throwaway::{Postgres, apt, chromedriver, pgbouncer, postgres, promtool, skipped};
+use throwaway::{Postgres, apt, axe, chromedriver, pgbouncer, postgres, promtool, skipped};
 
 use crate::error::{Error, Result};
 
@@ -40,6 +40,7 @@ impl Setup {
                 pgbouncer::require()?;
                 promtool::require()?;
                 chromedriver::require()?;
+                axe::require()?;
                 start_postgres()?
             }
         };

@@ -68,7 +68,7 @@ function duration(micros) {
   const two = (size, unit, part, small) => `${Math.floor(s / size)} ${unit}${Math.floor((s % size) / part) ? ` ${Math.floor((s % size) / part)} ${small}` : ""}`;
   return s < 3600 ? two(60, "m", 1, "s") : s < 86400 ? two(3600, "h", 60, "m") : two(86400, "d", 3600, "h");
 }
-const brief = (micros) => { const s = Math.floor(micros / S); return s < 60 ? `${s}s` : s < 3600 ? `${Math.floor(s / 60)}m` : s < 86400 ? `${Math.floor(s / 3600)}h` : `${Math.floor(s / 86400)}d`; };
+const brief = (micros) => { const s = micros / S, [size, unit] = s < 60 ? [1, "s"] : s < 3600 ? [60, "m"] : s < 86400 ? [3600, "h"] : [86400, "d"]; return Math.round(s / size) + unit; };
 
 /** Marks in steps of 1, 2 or 5, which count again after each gap. */
 function ticks() {
@@ -82,7 +82,7 @@ function ticks() {
     origin ??= isAfterGap ? part.from : 0;
     for (let time = Math.ceil((part.from - origin) / step) * step; origin + time <= part.to; time += step) {
       const at = part.x + (origin + time - part.from) * axis.scale;
-      if (at - last < 9.75 || (at >= 1 && part.x + part.width - at <= 3)) continue;
+      if (at - last < 9.75 || (at >= 1 && part.x + part.width - at <= 6)) continue;
       found.push({ at, time, isAfterGap });
       last = at;
     }
@@ -165,9 +165,9 @@ function makeRow(row) {
   const isCurrent = row.kind === "run" ? selected === null : row.number !== null && String(row.number) === selected;
   const status = node("span", { class: `s-${row.status}` });
   status.append(icon(row.icon));
-  const label = node(row.href ? "a" : "span", { class: "label", href: row.href ?? undefined, "data-row": Boolean(row.href), "aria-label": row.words },
+  const label = node(row.href ? "a" : "span", { class: "label", href: row.href ?? undefined, "data-row": Boolean(row.href) },
     node("span", { class: "number" }, String(row.number ?? "")), status, node("span", { class: "name", title: row.label }, row.label),
-    row.note ? node("span", { class: row.warning ? "tag-note warn" : "tag-note" }, row.note) : undefined);
+    row.note ? node("span", { class: row.warning ? "tag-note warn" : "tag-note" }, row.note) : undefined, row.href ? node("span", { class: "hidden" }, ` ${row.words}`) : undefined);
   const bars = element("svg", { class: "bars", width: "100%", height: ROW, "aria-hidden": "true" });
   bars.append(...row.shapes.map(shapeOf));
   for (const shape of bars.children) place(shape);

@@ -19,16 +19,8 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
     form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
     trusted-types outlast";
 
-/// The headers that a proxy adds to the requests that it passes on.
-const FORWARDED: [&str; 7] = [
-    "forwarded",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-proto",
-    "x-forwarded-prefix",
-    "x-real-ip",
-    "via",
-];
+/// The headers that a proxy adds to the requests that it passes on, beside those that begin with `x-forwarded-`.
+const FORWARDED: [&str; 3] = ["forwarded", "x-real-ip", "via"];
 
 /// Refuses requests that may not see the pages, and puts a [`Caller`] into the extensions of the others.
 pub(crate) async fn admit(State(app): State<App>, mut request: Request, next: Next) -> Response {
@@ -36,13 +28,20 @@ pub(crate) async fn admit(State(app): State<App>, mut request: Request, next: Ne
     let caller = match &app.config.admission {
         Admission::Local => {
             let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
-            check_peer(peer).and_then(|()| check_local(request.headers())).map(|()| Caller::local())
+            let allowed = &app.config.allowed_hosts;
+            let checked = check_peer(peer).and_then(|()| check_not_forwarded(request.headers()));
+            checked.and_then(|()| check_host(request.headers(), allowed)).map(|()| Caller::local())
         }
         Admission::Callers => request.extensions().get::<Caller>().cloned().ok_or_else(|| {
             Problem::new(ProblemCode::Unauthenticated, "the application has not let this request through")
         }),
         Admission::Keys(keys) => {
             let site = Site::of_stranger(&app, &request);
+            if !app.config.allowed_hosts.is_empty()
+                && let Err(problem) = check_host(request.headers(), &app.config.allowed_hosts)
+            {
+                return problem_response(&site, &problem);
+            }
             let found = session_of(&app, request.headers(), &site.prefix);
             let caller = found.as_ref().and_then(|session| keys.0.caller_of_id(&session.key));
             let Some(caller) = caller else { return to_login(&site, &request) };
@@ -110,22 +109,29 @@ fn check_peer(peer: Option<IpAddr>) -> Result<(), Problem> {
     Err(Problem::new(ProblemCode::Forbidden, detail))
 }
 
-/// A request for this machine: a page of another site cannot reach the dashboard through a name that it controls, and
-/// a proxy does not make the dashboard public by accident.
-fn check_local(headers: &HeaderMap) -> Result<(), Problem> {
-    if let Some(name) = FORWARDED.iter().find(|name| headers.contains_key(**name)) {
-        let detail = format!(
-            "the request has the header `{name}`: a proxy has passed it on, but this dashboard admits only this \
-             machine; let the application decide who may see it (`DashboardConfig::callers`)"
-        );
-        return Err(Problem::new(ProblemCode::Forbidden, detail));
-    }
+/// A proxy must not make the dashboard public by accident.
+fn check_not_forwarded(headers: &HeaderMap) -> Result<(), Problem> {
+    let is_added = |name: &str| FORWARDED.contains(&name) || name.starts_with("x-forwarded-");
+    let Some(name) = headers.keys().map(HeaderName::as_str).find(|name| is_added(name)) else {
+        return Ok(());
+    };
+    let detail = format!(
+        "the request has the header `{name}`: a proxy has passed it on, but this dashboard admits only this machine; let \
+         the application decide who may see it (`DashboardConfig::callers`)"
+    );
+    Err(Problem::new(ProblemCode::Forbidden, detail))
+}
+
+/// A request for this machine or an allowed host: a page of another site cannot reach the dashboard through a name that
+/// it controls.
+fn check_host(headers: &HeaderMap, allowed: &[String]) -> Result<(), Problem> {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, _)) => address,
         None => host.split(':').next().unwrap_or_default(),
     };
-    if matches!(name, "localhost" | "127.0.0.1" | "::1") {
+    let is_local = matches!(name, "localhost" | "127.0.0.1" | "::1");
+    if is_local || allowed.iter().any(|allowed| allowed.eq_ignore_ascii_case(name)) {
         return Ok(());
     }
     let detail = format!("the request was made for host `{host}`; use http://127.0.0.1 and the port");
@@ -174,10 +180,6 @@ fn check_change(app: &App, caller: &Caller, request: &Request) -> Result<(), Pro
         return Ok(());
     }
     check_origin(request.headers())?;
-    // The theme is a setting of the browser, not a change.
-    if request.uri().path().ends_with("/settings/theme") {
-        return Ok(());
-    }
     if app.config.is_read_only {
         return Err(Problem::new(ProblemCode::ReadOnly, "this dashboard is read-only"));
     }
@@ -215,7 +217,10 @@ mod tests {
         let headers = fields
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-        check_local(&headers.collect()).map_err(|problem| problem.code.clone())
+        let headers = headers.collect();
+        let checked =
+            check_not_forwarded(&headers).and_then(|()| check_host(&headers, &["ops.example".into()]));
+        checked.map_err(|problem| problem.code.clone())
     }
 
     #[test]
@@ -230,13 +235,15 @@ mod tests {
 
     #[test]
     fn only_loopback_hosts_without_a_proxy_are_local() {
-        for host in ["127.0.0.1:4700", "localhost", "[::1]:4700"] {
+        for host in ["127.0.0.1:4700", "localhost", "[::1]:4700", "Ops.example:80"] {
             assert_eq!(check(&[("host", host)]), Ok(()), "{host}");
         }
         for host in ["evil.example", "127.0.0.1.evil.example:4700", "", "192.168.0.7"] {
             assert_eq!(check(&[("host", host)]), Err("wrong_host".into()), "{host}");
         }
-        let passed_on = check(&[("host", "127.0.0.1"), ("x-forwarded-for", "10.0.0.1")]);
-        assert_eq!(passed_on, Err("forbidden".into()));
+        for header in ["x-forwarded-for", "x-forwarded-anything", "forwarded", "via", "x-real-ip"] {
+            let passed_on = check(&[("host", "127.0.0.1"), (header, "10.0.0.1")]);
+            assert_eq!(passed_on, Err("forbidden".into()), "{header}");
+        }
     }
 }

@@ -21,7 +21,7 @@ pub(crate) use prune::{ask_prune, prune};
 pub(crate) use schedule::{
     SCHEDULE_CONTROLS, ask_new_schedule, ask_schedule, ask_schedule_change, control_schedule, create_schedule,
 };
-pub(crate) use selected::{SELECTED_ACTIONS, ask_selected, perform_selected};
+pub(crate) use selected::{ask_selected, perform_selected, selected_actions};
 pub(crate) use send::{ask_payload, send};
 pub(crate) use start::{ask_start, start};
 

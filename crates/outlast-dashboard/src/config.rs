@@ -13,6 +13,7 @@ pub struct DashboardConfig {
     pub(crate) is_read_only: bool,
     pub(crate) is_https: bool,
     pub(crate) secret: Option<[u8; 32]>,
+    pub(crate) allowed_hosts: Vec<String>,
 }
 
 /// Who may see the dashboard.
@@ -47,7 +48,21 @@ impl DashboardConfig {
     }
 
     fn new(admission: Admission) -> Self {
-        Self { admission, environment: None, is_read_only: false, is_https: false, secret: None }
+        Self {
+            admission,
+            environment: None,
+            is_read_only: false,
+            is_https: false,
+            secret: None,
+            allowed_hosts: Vec::new(),
+        }
+    }
+
+    /// Also answers requests that name this host, without a port: `outlast.example.com`. With
+    /// [access keys](Self::keys), the host is checked as soon as one is given.
+    pub fn allow_host(mut self, host: impl Into<String>) -> Self {
+        self.allowed_hosts.push(host.into().to_ascii_lowercase());
+        self
     }
 
     /// Browsers reach the dashboard over HTTPS: its cookies are only sent over HTTPS then.
@@ -63,7 +78,8 @@ impl DashboardConfig {
         self
     }
 
-    /// The name of the environment, such as `production`; every page shows it.
+    /// The name of the environment, such as `production`; every page shows it. Names that begin with `prod` are shown in
+    /// red and those that begin with `stag` in amber, so that nobody takes one for the other.
     pub fn environment(mut self, name: impl Into<String>) -> Self {
         self.environment = Some(name.into());
         self

@@ -66,7 +66,7 @@ pub fn router(service: Service, config: DashboardConfig) -> Router {
         .route("/workers/{session}", get(fleet::worker))
         .route("/settings", get(settings::show))
         .route("/settings/prune", get(actions::ask_prune).post(actions::prune))
-        .route("/settings/theme", axum::routing::post(settings::set_theme));
+        .route("/settings/theme", get(settings::set_theme));
     #[cfg(debug_assertions)]
     {
         pages = pages.route("/_kit", get(crate::pages::kit::show));

@@ -3,6 +3,7 @@
 pub(crate) mod layout;
 
 pub(crate) mod badge;
+pub(crate) mod command;
 pub(crate) mod fields;
 pub(crate) mod note;
 pub(crate) mod parts;

@@ -3,6 +3,7 @@
 pub(crate) mod keys;
 pub(crate) mod local;
 pub(crate) mod origin;
+pub(crate) mod trusted_proxy;
 
 use std::fmt;
 use std::sync::Arc;

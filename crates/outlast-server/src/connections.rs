@@ -15,11 +15,43 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
+
+/// A listener of TCP or of a Unix socket.
+pub(crate) trait Listen: Send + Sync + 'static {
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    /// Waits for a connection. Returns it with the address of its other side.
+    fn next(&self) -> impl Future<Output = std::io::Result<(Self::Stream, SocketAddr)>> + Send;
+}
+
+impl Listen for TcpListener {
+    type Stream = TcpStream;
+
+    async fn next(&self) -> std::io::Result<(TcpStream, SocketAddr)> {
+        let (stream, peer) = self.accept().await?;
+        // Small answers must not wait for an acknowledgement.
+        let _ = stream.set_nodelay(true);
+        Ok((stream, peer))
+    }
+}
+
+/// The other side of a Unix socket is always on this machine, so it counts as a loopback address without a port. The
+/// permissions of the file decide who can connect.
+#[cfg(unix)]
+impl Listen for tokio::net::UnixListener {
+    type Stream = tokio::net::UnixStream;
+
+    async fn next(&self) -> std::io::Result<(Self::Stream, SocketAddr)> {
+        let (stream, _) = self.accept().await?;
+        Ok((stream, SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0))))
+    }
+}
 
 /// The limits of a listener.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +75,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
 /// Accepts connections until the token is cancelled. Returns the open connections, which end after their current request.
 pub(crate) async fn accept(
-    listener: TcpListener,
+    listener: impl Listen,
     app: Router,
     shutdown: CancellationToken,
     limits: ConnectionLimits,
@@ -80,25 +112,23 @@ pub(crate) async fn accept(
 }
 
 /// Waits for a permit, and then for a connection.
-async fn next_connection(
-    listener: &TcpListener,
+async fn next_connection<L: Listen>(
+    listener: &L,
     permits: &Arc<Semaphore>,
-) -> std::io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+) -> std::io::Result<(L::Stream, SocketAddr, OwnedSemaphorePermit)> {
     let permit = permits.clone().acquire_owned().await.map_err(std::io::Error::other)?;
-    let (stream, peer) = listener.accept().await?;
+    let (stream, peer) = listener.next().await?;
     Ok((stream, peer, permit))
 }
 
 /// Answers the requests of one connection.
 async fn answer(
-    stream: TcpStream,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: SocketAddr,
     app: Router,
     shutdown: CancellationToken,
     limits: ConnectionLimits,
 ) {
-    // Small answers must not wait for an acknowledgement.
-    let _ = stream.set_nodelay(true);
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(ConnectInfo(peer));
@@ -173,6 +203,25 @@ mod tests {
         let idle = server.connect(&REQUEST.replace("connection: close\r\n", "")).await;
         assert!(read_all(idle).await.ends_with("hello"), "a connection that is kept open is closed as well");
         server.stop().await;
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_unix_socket_is_answered_and_its_peer_is_on_this_machine() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("server.sock");
+        let listener = tokio::net::UnixListener::bind(&path).unwrap();
+        let peer = |ConnectInfo(peer): ConnectInfo<SocketAddr>| async move { peer.to_string() };
+        let app = Router::new().route("/", get(peer));
+        let shutdown = CancellationToken::new();
+        let accepting = tokio::spawn(accept(listener, app, shutdown.clone(), ConnectionLimits::default()));
+        let mut stream = tokio::net::UnixStream::connect(&path).await.unwrap();
+        stream.write_all(REQUEST.as_bytes()).await.unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        assert!(text.ends_with("127.0.0.1:0"), "{text}");
+        shutdown.cancel();
+        accepting.await.unwrap().wait().await;
     }
 
     #[tokio::test]

@@ -70,12 +70,15 @@ mod probes;
 mod serve;
 
 pub use access::keys::{AccessKey, AccessKeys, StoredKey};
+pub use access::trusted_proxy::TrustedProxy;
 pub use access::{Access, AccessError};
 pub use built_ins::start_built_ins;
 pub use config::Config;
 pub use outlast_api::Caller;
 pub use probes::probes_router;
 pub use routes::{RequiredRole, RouteInfo, route_table};
+#[cfg(unix)]
+pub use serve::serve_unix;
 pub use serve::{ServeCall, ServeExt, ServedWorker, serve};
 
 use outlast::Client;

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::built_ins::start_built_ins;
 use crate::config::Config;
-use crate::connections::{ConnectionLimits, accept};
+use crate::connections::{ConnectionLimits, Listen, accept};
 use crate::router;
 
 /// How long open requests are awaited when a server stops.
@@ -28,11 +28,31 @@ const DRAIN: Duration = Duration::from_secs(10);
 ///
 /// If the listener fails.
 pub async fn serve(listener: TcpListener, app: Router, shutdown: CancellationToken) -> Result<(), Error> {
+    serve_on(listener, app, shutdown).await;
+    Ok(())
+}
+
+/// [Serves](serve) an application on a Unix socket. The permissions of its file decide who can connect; all who can count
+/// as callers on this machine.
+///
+/// # Errors
+///
+/// If the listener fails.
+#[cfg(unix)]
+pub async fn serve_unix(
+    listener: tokio::net::UnixListener,
+    app: Router,
+    shutdown: CancellationToken,
+) -> Result<(), Error> {
+    serve_on(listener, app, shutdown).await;
+    Ok(())
+}
+
+async fn serve_on(listener: impl Listen, app: Router, shutdown: CancellationToken) {
     let open = accept(listener, app, shutdown, ConnectionLimits::default()).await;
     if tokio::time::timeout(DRAIN, open.wait()).await.is_err() {
         tracing::warn!("requests were still open {DRAIN:?} after the server was asked to stop");
     }
-    Ok(())
 }
 
 /// Lets a worker serve the API of its world.

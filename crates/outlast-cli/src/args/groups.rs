@@ -61,4 +61,30 @@ mod tests {
     fn the_arguments_are_consistent() {
         Arguments::command().debug_assert();
     }
+
+    /// Check 35, as far as the command line is concerned.
+    #[test]
+    fn every_action_has_a_command() {
+        use outlast_api::Action;
+        for action in Action::ALL {
+            let path = match action {
+                // Many starts are lines of a file.
+                Action::Start | Action::StartBatch => "start".to_owned(),
+                Action::Send => "send".to_owned(),
+                // A command with a filter instead of a run.
+                Action::Bulk => "run cancel".to_owned(),
+                Action::StopBulk => "bulk stop".to_owned(),
+                Action::Prune => "world prune".to_owned(),
+                other => match other.as_str().trim_end_matches('s').strip_suffix("_schedule") {
+                    Some(verb) => format!("schedule {verb}"),
+                    None => format!("run {other}"),
+                },
+            };
+            let mut command = Arguments::command();
+            for name in path.split(' ') {
+                let found = command.find_subcommand(name).cloned();
+                command = found.unwrap_or_else(|| panic!("{action} has no command `outlast {path}`"));
+            }
+        }
+    }
 }

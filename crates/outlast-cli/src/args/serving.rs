@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use outlast_api::Role;
 
 /// A server for development.
 #[derive(Clone, Debug, Args)]
@@ -24,15 +25,33 @@ pub(crate) struct ServeArgs {
     /// The address
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4700")]
     pub(crate) listen: std::net::SocketAddr,
+    /// Listen on a Unix socket instead; its permissions decide who can connect
+    #[arg(long, value_name = "FILE", conflicts_with = "listen")]
+    pub(crate) socket: Option<PathBuf>,
     /// A file with the digests of access keys
     #[arg(long, value_name = "FILE")]
     pub(crate) keys: Option<PathBuf>,
+    /// The header in which a proxy names the person, instead of access keys
+    #[arg(long, value_name = "HEADER", conflicts_with = "keys", requires = "trusted_proxy")]
+    pub(crate) identity_header: Option<String>,
+    /// The address of the proxy whose header is believed; may be repeated
+    #[arg(long, value_name = "ADDRESS", requires = "identity_header")]
+    pub(crate) trusted_proxy: Vec<std::net::IpAddr>,
+    /// What the people that the proxy names may do
+    #[arg(long, value_name = "ROLE", default_value = "read", requires = "identity_header")]
+    pub(crate) identity_role: Role,
     /// A host name that requests may be made for; may be repeated
     #[arg(long, value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
     /// The address under which people reach the server
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
+    /// The name of the environment, which every page of the dashboard shows
+    #[arg(long, value_name = "NAME")]
+    pub(crate) environment: Option<String>,
+    /// Serve the API without the dashboard
+    #[arg(long)]
+    pub(crate) no_dashboard: bool,
     /// Refuse all changes
     #[arg(long)]
     pub(crate) read_only: bool,
@@ -105,14 +124,16 @@ pub(crate) struct NewArgs {
 /// Examples of `dev`.
 pub(super) const DEV_EXAMPLES: &str = "\
 Examples:
-  outlast dev                          a world in .outlast/ and its API
+  outlast dev                          a world in .outlast/, its dashboard and its API
   outlast dev -- cargo run             and your worker, which finds the world in OUTLAST_WORLD
   outlast dev --fresh --port 0         an empty world, a free port";
 
 /// Examples of `serve`.
 pub(super) const SERVE_EXAMPLES: &str = "\
 Examples:
-  outlast serve --world postgres://app@db/shop --keys keys.txt
+  outlast serve --world postgres://app@db/shop --keys keys.json
+  outlast serve --identity-header X-Forwarded-Email --trusted-proxy 10.0.0.7 --listen 10.0.0.8:4700
+  outlast serve --keys keys.json --socket /run/outlast/outlast.sock
   outlast serve --insecure-no-auth     on this machine only, for a test";
 
 /// Examples of `mcp`.

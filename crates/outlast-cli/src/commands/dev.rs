@@ -8,11 +8,10 @@ use std::time::Duration;
 use outlast::core::Clock;
 use outlast::sqlite::SqliteUrl;
 use outlast::{Client, SystemClock};
-use outlast_server::Config;
 use tokio::process::Command as Program;
 
 use super::CommandContext;
-use super::serve::{bind, serve_until_signal};
+use super::serve::{OpenSocket, ServerPlan, serve_until_signal};
 use crate::app::{WorkerCode, WorkerOptions};
 use crate::args::DevArgs;
 use crate::config::{LOCAL_WORLD, Origin, Target};
@@ -51,7 +50,7 @@ pub(super) async fn dev(
         Some(codec) => Client::new(world.clone()).with_codec(codec.clone()),
         None => Client::new(world.clone()),
     };
-    let (listener, address) = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, args.port))).await?;
+    let (socket, address) = OpenSocket::tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, args.port))).await?;
     let worker = match code {
         Some(code) => {
             let options = WorkerOptions { codec: context.codec.clone(), ..WorkerOptions::default() };
@@ -62,7 +61,7 @@ pub(super) async fn dev(
     announce(console, &url, is_new, address, SystemClock.now().since(begin));
     let program = keep_running(console, &args.command, &url);
     tokio::select! {
-        served = serve_until_signal(client, Config::local(), listener, false) => served?,
+        served = serve_until_signal(client, ServerPlan::local(), socket) => served?,
         failed = program => return Err(failed),
     }
     if let Some(worker) = worker {
@@ -116,7 +115,8 @@ fn announce(console: &Console, url: &str, is_new: bool, address: SocketAddr, too
         took.as_millis()
     ));
     let note = look.paint(Tone::Dim, "(no keys: only this machine can connect)");
-    console.message(format!("api        http://{address}/api   {note}"));
+    console.message(format!("dashboard  http://{address}/      {note}"));
+    console.message(format!("api        http://{address}/api"));
     console.message(format!("commands   `outlast list --server http://{address}`"));
 }
 

@@ -1,10 +1,10 @@
-//! `serve`: serves the HTTP API of a world.
+//! `serve`: serves the HTTP API and the dashboard of a world.
 
-use std::net::SocketAddr;
+mod listen;
+mod site;
 
 use outlast::Client;
-use outlast_server::{AccessKeys, Config, router, serve as serve_app, start_built_ins};
-use tokio::net::TcpListener;
+use outlast_server::{AccessKeys, TrustedProxy, router, start_built_ins};
 use tokio_util::sync::CancellationToken;
 
 use super::CommandContext;
@@ -12,44 +12,87 @@ use super::signals::stop_signal;
 use crate::args::ServeArgs;
 use crate::connect::{open_existing, world_url};
 use crate::exit::{CommandError, Exit};
+pub(super) use listen::{OpenSocket, bind};
+pub(super) use site::{Callers, PageOptions};
 
-/// Serves the API until the process is asked to stop.
+/// What is served, and to whom.
+#[derive(Clone, Debug)]
+pub(super) struct ServerPlan {
+    pub(super) callers: Callers,
+    /// What the pages show; without it there are none.
+    pub(super) pages: Option<PageOptions>,
+    pub(super) is_read_only: bool,
+    pub(super) allowed_hosts: Vec<String>,
+}
+
+impl ServerPlan {
+    /// Everything, for this machine.
+    pub(super) fn local() -> Self {
+        Self {
+            callers: Callers::Local,
+            pages: Some(PageOptions::default()),
+            is_read_only: false,
+            allowed_hosts: Vec::new(),
+        }
+    }
+}
+
+/// Serves until the process is asked to stop.
 pub(super) async fn serve(context: &CommandContext, args: &ServeArgs) -> Result<Exit, CommandError> {
-    let config = config(args)?;
+    let plan = plan(args)?;
     let url = world_url(&context.settings, &context.console, "a server")?;
     let client = Client::new(open_existing(&url).await?);
     let client = match &context.codec {
         Some(codec) => client.with_codec(codec.clone()),
         None => client,
     };
-    let place = client.world().describe().place;
-    let (listener, address) = bind(args.listen).await?;
-    context.console.message(format!("world  {place}"));
-    context.console.message(format!("api    http://{address}/api"));
-    serve_until_signal(client, config, listener, args.read_only).await?;
+    context.console.message(format!("world      {}", client.world().describe().place));
+    let socket = match &args.socket {
+        Some(path) => {
+            let socket = OpenSocket::unix(path, !matches!(plan.callers, Callers::Local))?;
+            context.console.message(format!("socket     {}", path.display()));
+            socket
+        }
+        None => {
+            let (socket, address) = OpenSocket::tcp(args.listen).await?;
+            if plan.pages.is_some() {
+                context.console.message(format!("dashboard  http://{address}/"));
+            }
+            context.console.message(format!("api        http://{address}/api"));
+            socket
+        }
+    };
+    serve_until_signal(client, plan, socket).await?;
     Ok(Exit::Done)
 }
 
-/// Serves on a listener until the process is asked to stop.
+/// Serves on a socket until the process is asked to stop.
 pub(super) async fn serve_until_signal(
     client: Client,
-    config: Config,
-    listener: TcpListener,
-    is_read_only: bool,
+    plan: ServerPlan,
+    socket: OpenSocket,
 ) -> Result<(), CommandError> {
     let shutdown = CancellationToken::new();
-    let worker = match is_read_only {
+    let worker = match plan.is_read_only {
         true => None,
         false => Some(start_built_ins(&client).await?),
     };
-    let app = router(client, config.shutdown(shutdown.clone()));
+    let mut config = plan.callers.api_config().shutdown(shutdown.clone());
+    for host in &plan.allowed_hosts {
+        config = config.allow_host(host);
+    }
+    let config = if plan.is_read_only { config.read_only() } else { config };
+    let app = match plan.pages {
+        Some(options) => site::site(client, config, plan.callers, options),
+        None => router(client, config),
+    };
     let stop = async {
         stop_signal().await;
         shutdown.cancel();
         stop_signal().await;
     };
     tokio::select! {
-        served = serve_app(listener, app, shutdown.clone()) => served?,
+        served = socket.serve(app, shutdown.clone()) => served?,
         () = stop => return Err(CommandError::Interrupted),
     }
     if let Some(worker) = worker {
@@ -58,34 +101,10 @@ pub(super) async fn serve_until_signal(
     Ok(())
 }
 
-/// A listener on an address, and its real address.
-pub(super) async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), CommandError> {
-    let listener = TcpListener::bind(address).await;
-    let listener = listener.map_err(|error| {
-        CommandError::failure(format!("cannot listen on {address}: {error}; choose another port"))
-    })?;
-    let address = listener.local_addr()?;
-    Ok((listener, address))
-}
-
-/// Who may call, before a socket is opened.
-fn config(args: &ServeArgs) -> Result<Config, CommandError> {
-    let is_local = args.listen.ip().is_loopback();
-    let mut config = match &args.keys {
-        Some(file) => Config::keys(AccessKeys::from_file(file)?),
-        None if args.insecure_no_auth && is_local => Config::local(),
-        None if args.insecure_no_auth => {
-            return Err(CommandError::usage(format!(
-                "without access keys the server answers only this machine; listen on 127.0.0.1:{} or give `--keys`",
-                args.listen.port()
-            )));
-        }
-        None => {
-            return Err(CommandError::usage(
-                "a server needs access keys: give `--keys FILE` (see `outlast access create`), or `--insecure-no-auth` on this machine only",
-            ));
-        }
-    };
+/// What is served and who may call, before a socket is opened.
+fn plan(args: &ServeArgs) -> Result<ServerPlan, CommandError> {
+    let is_local = args.socket.is_some() || args.listen.ip().is_loopback();
+    let callers = callers(args, is_local)?;
     let is_encrypted = args.base_url.as_ref().is_some_and(|url| url.starts_with("https://"));
     if !is_local && !is_encrypted && !args.insecure_no_tls {
         return Err(CommandError::usage(
@@ -94,10 +113,36 @@ fn config(args: &ServeArgs) -> Result<Config, CommandError> {
         ));
     }
     let from_url = args.base_url.as_deref().and_then(host_of);
-    for host in args.allow_host.iter().map(String::as_str).chain(from_url) {
-        config = config.allow_host(host);
+    let hosts = args.allow_host.iter().map(String::as_str).chain(from_url);
+    let allowed_hosts: Vec<String> = hosts.map(str::to_owned).collect();
+    let pages = PageOptions {
+        environment: args.environment.clone(),
+        is_read_only: args.read_only,
+        is_https: is_encrypted,
+        allowed_hosts: allowed_hosts.clone(),
+    };
+    let pages = (!args.no_dashboard).then_some(pages);
+    Ok(ServerPlan { callers, pages, is_read_only: args.read_only, allowed_hosts })
+}
+
+/// Who may call.
+fn callers(args: &ServeArgs, is_local: bool) -> Result<Callers, CommandError> {
+    match (&args.keys, &args.identity_header) {
+        (Some(file), _) => Ok(Callers::Keys(AccessKeys::from_file(file)?)),
+        (None, Some(header)) => {
+            let proxy = TrustedProxy::new(header, args.trusted_proxy.iter().copied())?;
+            Ok(Callers::Proxy(proxy.role(args.identity_role)))
+        }
+        (None, None) if args.insecure_no_auth && is_local => Ok(Callers::Local),
+        (None, None) if args.insecure_no_auth => Err(CommandError::usage(format!(
+            "without access keys the server answers only this machine; listen on 127.0.0.1:{} or give `--keys`",
+            args.listen.port()
+        ))),
+        (None, None) => Err(CommandError::usage(
+            "a server needs access keys: give `--keys FILE` (see `outlast access create`), or \
+             `--insecure-no-auth` on this machine only",
+        )),
     }
-    Ok(if args.read_only { config.read_only() } else { config })
 }
 
 /// The host of a URL, without its port.
@@ -115,7 +160,13 @@ mod tests {
     fn args(listen: &str) -> ServeArgs {
         ServeArgs {
             listen: listen.parse().unwrap(),
+            socket: None,
             keys: None,
+            identity_header: None,
+            trusted_proxy: Vec::new(),
+            identity_role: outlast_api::Role::Read,
+            environment: None,
+            no_dashboard: false,
             allow_host: Vec::new(),
             base_url: None,
             read_only: false,
@@ -126,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_server_without_keys_is_refused() {
-        let exit = |args: &ServeArgs| config(args).map_err(|error| error.exit().code()).err();
+        let exit = |args: &ServeArgs| plan(args).map_err(|error| error.exit().code()).err();
         assert_eq!(exit(&args("0.0.0.0:4700")), Some(2));
         assert_eq!(exit(&args("127.0.0.1:4700")), Some(2));
         assert_eq!(exit(&ServeArgs { insecure_no_auth: true, ..args("127.0.0.1:4700") }), None);
@@ -139,9 +190,9 @@ mod tests {
         let file = folder.path().join("keys.json");
         std::fs::write(&file, "[]").unwrap();
         let with_keys = ServeArgs { keys: Some(file), ..args("0.0.0.0:4700") };
-        assert!(config(&with_keys).is_err());
+        assert!(plan(&with_keys).is_err());
         let behind_proxy = ServeArgs { base_url: Some("https://outlast.example".into()), ..with_keys };
-        assert!(config(&behind_proxy).is_ok());
+        assert!(plan(&behind_proxy).is_ok());
         assert_eq!(host_of("https://outlast.example:8443/a"), Some("outlast.example"));
     }
 }

@@ -9,7 +9,7 @@ use outlast_api::BulkJson;
 
 use super::support::{call, program};
 
-const RUNS: usize = 3_000;
+const RUNS: usize = 10_000;
 
 /// A server that was started as a process of its own.
 struct Server {
@@ -25,7 +25,7 @@ impl Server {
         let lines = std::io::BufReader::new(child.stderr.take().unwrap()).lines();
         let address = lines.map_while(Result::ok).find_map(|line| {
             let (_, address) = line.split_once("http://")?;
-            Some(format!("http://{}", address.trim_end_matches("/api")))
+            Some(format!("http://{}", address.trim_end_matches('/')))
         });
         Self { child, address: address.unwrap() }
     }
@@ -54,10 +54,10 @@ async fn a_bulk_terminate_continues_after_its_server_was_killed() {
         futures_util::future::try_join_all(starts.map(|start| async { start.await })).await.unwrap();
     }
     let mut first = Server::start(folder.path());
-    let body = r#"{"action":"terminate","query":{"workflow":"import"},"expect_at_most":2999}"#;
+    let body = r#"{"action":"terminate","query":{"workflow":"import"},"expect_at_most":9999}"#;
     let refused = post(&first.address, "/api/bulk", body).await;
-    assert!(refused.starts_with("HTTP/1.1 412") && refused.contains("\"matched\":3000"), "{refused}");
-    let body = r#"{"action":"terminate","query":{"workflow":"import"},"expect_at_most":3000,"rate":2000}"#;
+    assert!(refused.starts_with("HTTP/1.1 412") && refused.contains("\"matched\":10000"), "{refused}");
+    let body = r#"{"action":"terminate","query":{"workflow":"import"},"expect_at_most":10000,"rate":5000}"#;
     let started = post(&first.address, "/api/bulk", body).await;
     assert!(started.starts_with("HTTP/1.1 202"), "{started}");
     let bulk: BulkJson = serde_json::from_str(started.split_once("\r\n\r\n").unwrap().1).unwrap();

@@ -16,6 +16,7 @@ use crate::pages::problem::{Answer, OnSite, Refusal};
 use crate::pages::run::run_id;
 use crate::site::Site;
 use crate::ui::badge::{badge, run_badge};
+use crate::ui::command::{as_command, curl, quoted};
 use crate::ui::fields::{Field, token};
 use crate::ui::layout::Page;
 use crate::ui::parts::{ago, icon, run_link};
@@ -88,7 +89,7 @@ pub(crate) async fn ask_bulk(State(app): State<App>, site: Site) -> Answer {
             @else {
                 form method="post" action=(site.href("/runs/bulk")) {
                     (token(&site))
-                    input type="hidden" name="bulk" value=(name.unwrap_or_default());
+                    input type="hidden" name="bulk" value=(name.as_deref().unwrap_or_default());
                     input type="hidden" name="filter" value=(query);
                     input type="hidden" name="at_most" value=(if preview.more { String::new() } else { preview.matched.to_string() });
                     (Field { name: "reason", label: "Reason", hint: "Shown in each history. Optional.", ..Field::default() }.line())
@@ -97,10 +98,41 @@ pub(crate) async fn ask_bulk(State(app): State<App>, site: Site) -> Answer {
                         a.button href={ (site.href("/runs")) "?" (query) } { "Go back" }
                     }
                 }
+                (command_of(&site, &request, name.as_deref().unwrap_or_default(), preview.matched))
             }
         }
     };
     Ok(Page::new(format!("{verb} {count}"), body).response(&site))
+}
+
+/// The same action as a command and as a request.
+fn command_of(site: &Site, request: &BulkRequest, verb: &str, matched: u64) -> Markup {
+    let query = &request.query;
+    let mut command = format!("outlast run {verb}");
+    let mut add = |flag: &str, value: &str| command.push_str(&format!(" --{flag} {}", quoted(value)));
+    query.status.iter().for_each(|status| add("status", status.as_str()));
+    query.mark.iter().for_each(|mark| add("mark", mark));
+    query.tags.iter().for_each(|(name, value)| add("tag", &format!("{name}={value}")));
+    let texts = [("workflow", &query.workflow), ("queue", &query.queue), ("text", &query.text)];
+    for (flag, text) in texts {
+        if let Some(text) = text {
+            add(flag, text);
+        }
+    }
+    for (flag, run) in [("parent", query.parent), ("root", query.root)] {
+        if let Some(run) = run {
+            add(flag, &run.to_string());
+        }
+    }
+    for (flag, time) in [("since", query.created_from), ("until", query.created_before)] {
+        if let Some(time) = time {
+            add(flag, &time.to_string());
+        }
+    }
+    command.push_str(&format!(" --at-most {matched}"));
+    let sent = BulkRequest { dry_run: false, expect_at_most: Some(matched), ..request.clone() };
+    let body = serde_json::to_string(&sent).unwrap_or_default();
+    as_command(site, &command, &curl("POST", "/api/bulk", Some(&body)))
 }
 
 fn sample(site: &Site, preview: &BulkPreview) -> Markup {
@@ -183,6 +215,7 @@ pub(crate) async fn ask_stop_bulk(State(app): State<App>, site: Site, Path(id): 
                 (Field { name: "reason", label: "Reason", hint: "Optional.", ..Field::default() }.line())
                 div.buttons { button.button.danger { "Stop the action" } a.button href=(site.href(&format!("/bulk/{id}"))) { "Go back" } }
             }
+            (as_command(&site, &format!("outlast bulk stop {}", bulk.id), &curl("POST", &format!("/api/bulk/{}/stop", bulk.id), Some("{}"))))
         }
     };
     Ok(Page::new("Stop an action", body).response(&site))

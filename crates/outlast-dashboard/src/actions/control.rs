@@ -17,6 +17,7 @@ use crate::pages::problem::{Answer, OnSite, Refusal};
 use crate::pages::run::run_id;
 use crate::site::Site;
 use crate::ui::badge::run_badges;
+use crate::ui::command::{as_command, curl};
 use crate::ui::fields::{Field, token};
 use crate::ui::layout::Page;
 use crate::ui::words;
@@ -69,7 +70,7 @@ pub(crate) async fn confirm(State(app): State<App>, site: Site, Path(id): Path<S
                 p { (control.effect) }
                 (plan)
                 (form(&site, control, id, op))
-                (as_command(&site, control, id, op))
+                (command_of(&site, control, id, op))
             } @else {
                 p { "This does not apply to the run any more: its state has changed." }
                 a.button href=(back) { "Go back" }
@@ -140,27 +141,23 @@ pub(crate) fn subject(site: &Site, run: &RunJson) -> Markup {
     }
 }
 
-/// The same action as a command.
-fn as_command(site: &Site, control: &Control, id: RunId, op: Option<u64>) -> Markup {
+/// The same action as a command and as a request.
+fn command_of(site: &Site, control: &Control, id: RunId, op: Option<u64>) -> Markup {
     let flag = match control.action {
-        Action::Wake => Some("--op"),
-        Action::Retry => Some("--from"),
+        Action::Wake => Some(("--op", "op")),
+        Action::Retry => Some(("--from", "from")),
         _ => None,
     };
-    let op = flag.zip(op).map(|(flag, op)| format!(" {flag} {op}")).unwrap_or_default();
-    let command = format!("outlast run {} {id}{op}", control.path);
-    let request = format!(
-        "curl -X POST -H \"Authorization: Bearer $OUTLAST_ACCESS_KEY\" -H 'Content-Type: application/json' -d '{{}}' \
-         \"$OUTLAST_SERVER/api/runs/{id}/{}\"",
-        control.path
-    );
-    html! {
-        details.command {
-            summary { "As a command" }
-            pre { (command) (crate::ui::parts::copy(site, &command, "the command")) }
-            pre { (request) (crate::ui::parts::copy(site, &request, "the request")) }
-        }
+    let (mut command, mut body) = (format!("outlast run {} {id}", control.path), "{}".to_owned());
+    if let Some(((flag, field), op)) = flag.zip(op) {
+        command.push_str(&format!(" {flag} {op}"));
+        body = format!("{{\"{field}\":{op}}}");
     }
+    let request = match control.action {
+        Action::Delete => curl("DELETE", &format!("/api/runs/{id}"), None),
+        _ => curl("POST", &format!("/api/runs/{id}/{}", control.path), Some(&body)),
+    };
+    as_command(site, &command, &request)
 }
 
 /// `POST /runs/{id}/cancel` and the like.

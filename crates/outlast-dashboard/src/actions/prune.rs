@@ -9,9 +9,10 @@ use super::control::refuse_action;
 use crate::app::App;
 use crate::pages::problem::{Answer, OnSite, Refusal};
 use crate::site::Site;
+use crate::ui::command::{as_command, curl};
 use crate::ui::fields::{Field, token};
 use crate::ui::layout::Page;
-use crate::ui::parts::{copy, icon};
+use crate::ui::parts::icon;
 use crate::ui::words;
 
 fn may_prune(site: &Site) -> Result<(), Refusal> {
@@ -25,7 +26,8 @@ fn may_prune(site: &Site) -> Result<(), Refusal> {
 pub(crate) async fn ask_prune(State(_): State<App>, site: Site) -> Answer {
     may_prune(&site)?;
     let month_ago = Rfc3339(site.now.minus(std::time::Duration::from_secs(30 * 86_400))).to_string();
-    let command = "outlast prune --ended-before 30d";
+    let body = format!("{{\"ended_before\":\"{month_ago}\"}}");
+    let request = curl("POST", "/api/world/prune", Some(&body));
     let time = Field {
         name: "ended_before",
         label: "Ended before",
@@ -45,7 +47,7 @@ pub(crate) async fn ask_prune(State(_): State<App>, site: Site) -> Answer {
                     a.button href=(site.href("/settings")) { "Go back" }
                 }
             }
-            details.command { summary { "As a command" } pre { (command) (copy(&site, command, "the command")) } }
+            (as_command(&site, "outlast world prune --ended-before 30d", &request))
         }
     };
     Ok(Page::new("Delete old runs", body).response(&site))

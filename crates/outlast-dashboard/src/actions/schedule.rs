@@ -14,9 +14,10 @@ use super::control::{refuse_action, word_of};
 use crate::app::App;
 use crate::pages::problem::{Answer, OnSite, Refusal, problem_box};
 use crate::site::Site;
+use crate::ui::command::{as_command, curl, quoted};
 use crate::ui::fields::{Field, token};
 use crate::ui::layout::Page;
-use crate::ui::parts::{ago, at, copy, icon, segment};
+use crate::ui::parts::{ago, at, icon, segment};
 use crate::ui::words;
 
 /// An action on one schedule.
@@ -117,7 +118,6 @@ fn confirm(
     sent: &SentForm,
     shown: Option<Markup>,
 ) -> Answer {
-    let command = format!("outlast schedule {} {}", control.path, schedule.id);
     let body = html! {
         section.confirm {
             h1 { (control.verb) " schedule " (schedule.id) "?" }
@@ -137,10 +137,28 @@ fn confirm(
                     a.button href=(href(site, &schedule.id)) { "Go back" }
                 }
             }
-            details.command { summary { "As a command" } pre { (command) (copy(site, &command, "the command")) } }
+            (command_of(site, control, schedule))
         }
     };
     Ok(Page::new(format!("{} schedule", control.verb), body).response(site))
+}
+
+/// The same action as a command and as a request.
+fn command_of(site: &Site, control: &ScheduleControl, schedule: &ScheduleJson) -> Markup {
+    let path = format!("/api/schedules/{}", segment(&schedule.id));
+    let day = |hours: u64| Rfc3339(site.now.minus(std::time::Duration::from_secs(hours * 3_600))).to_string();
+    let (mut flags, mut body) = (String::new(), "{}".to_owned());
+    if control.action == Action::BackfillSchedule {
+        let (from, to) = (day(24), day(0));
+        flags = format!(" --from {from} --to {to}");
+        body = format!("{{\"from\":\"{from}\",\"to\":\"{to}\"}}");
+    }
+    let command = format!("outlast schedule {} {}{flags}", control.path, quoted(&schedule.id));
+    let request = match control.action {
+        Action::DeleteSchedule => curl("DELETE", &path, None),
+        _ => curl("POST", &format!("{path}/{}", control.path), Some(&body)),
+    };
+    as_command(site, &command, &request)
 }
 
 fn range_fields(site: &Site, sent: &SentForm) -> Markup {
@@ -359,9 +377,34 @@ async fn form_page(
                     a.button href={ @match id { Some(id) => (href(site, id)), None => (site.href("/schedules")) } } { "Go back" }
                 }
             }
+            (definition_command(site, form, id))
         }
     };
     Ok(Page::new(title.clone(), body).response(site))
+}
+
+/// What the form says, as a command and as a request. Both are kept current only by the server: "Preview" shows them again.
+fn definition_command(site: &Site, form: &SentForm, id: Option<&str>) -> Markup {
+    let name = id.or_else(|| form.text("id")).unwrap_or("nightly-report");
+    let verb = if id.is_some() { "update" } else { "create" };
+    let mut command = format!("outlast schedule {verb} {}", quoted(name));
+    let mut body = serde_json::Map::new();
+    if id.is_none() {
+        body.insert("id".into(), name.into());
+    }
+    for field in ["cron", "every", "zone", "workflow", "overlap", "catch_up", "queue"] {
+        if let Some(value) = form.text(field) {
+            command.push_str(&format!(" --{} {}", field.replace('_', "-"), quoted(value)));
+            body.insert(field.into(), value.into());
+        }
+    }
+    let body = serde_json::Value::Object(body).to_string();
+    let path = format!("/api/schedules/{}", segment(name));
+    let request = match id {
+        Some(_) => curl("PUT", &path, Some(&body)).replacen(" -d ", " -H 'If-Match: *' -d ", 1),
+        None => curl("POST", "/api/schedules", Some(&body)),
+    };
+    as_command(site, &command, &request)
 }
 
 fn fields(app: &App, site: &Site, form: &SentForm, id: Option<&str>, workflows: &[WorkflowJson]) -> Markup {

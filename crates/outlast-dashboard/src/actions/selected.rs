@@ -12,20 +12,26 @@ use crate::app::App;
 use crate::pages::problem::{Answer, OnSite, Refusal};
 use crate::site::Site;
 use crate::ui::badge::run_badge;
+use crate::ui::command::{as_command, curl};
 use crate::ui::fields::{Field, token};
 use crate::ui::layout::Page;
-use crate::ui::parts::{copy, icon, run_link};
+use crate::ui::parts::{icon, run_link};
 use crate::ui::words;
 
 /// The most runs that can be selected: the rows of a page.
 const SELECTED_MAX: usize = 200;
 
 /// The actions on selected runs.
-pub(crate) const SELECTED_ACTIONS: [&Control; 5] =
-    [&CONTROLS[0], &CONTROLS[1], &CONTROLS[2], &CONTROLS[4], &CONTROLS[8]];
+const SELECTED_ACTIONS: [Action; 6] =
+    [Action::Cancel, Action::Pause, Action::Resume, Action::Retry, Action::Restart, Action::Delete];
+
+/// The actions on selected runs, in their order.
+pub(crate) fn selected_actions() -> impl Iterator<Item = &'static Control> {
+    SELECTED_ACTIONS.into_iter().filter_map(|action| CONTROLS.iter().find(|control| control.action == action))
+}
 
 fn control_of(site: &Site, name: &str) -> Result<&'static Control, Refusal> {
-    let found = SELECTED_ACTIONS.into_iter().find(|control| control.path == name);
+    let found = selected_actions().find(|control| control.path == name);
     let not_found =
         || Problem::new(ProblemCode::NotFound, format!("there is no action `{name}` on selected runs"));
     let control = found.ok_or_else(not_found).on(site)?;
@@ -66,7 +72,7 @@ pub(crate) async fn ask_selected(State(app): State<App>, site: Site) -> Answer {
             @else {
                 (list(&site, &fitting))
                 (form(&site, control, &fitting, &object))
-                (as_command(&site, control, &fitting))
+                (command_of(&site, control, &fitting))
             }
         }
     };
@@ -104,12 +110,15 @@ fn form(site: &Site, control: &Control, runs: &[RunJson], object: &str) -> Marku
     }
 }
 
-fn as_command(site: &Site, control: &Control, runs: &[RunJson]) -> Markup {
+fn command_of(site: &Site, control: &Control, runs: &[RunJson]) -> Markup {
     let ids: Vec<String> = runs.iter().map(|run| run.id.to_string()).collect();
-    let command = format!("for run in {}; do outlast run {} $run --yes; done", ids.join(" "), control.path);
-    html! {
-        details.command { summary { "As a command" } pre { (command) (copy(site, &command, "the command")) } }
-    }
+    let each = |call: &str| format!("for run in {}; do {call}; done", ids.join(" "));
+    let command = each(&format!("outlast run {} $run --yes", control.path));
+    let request = match control.action {
+        Action::Delete => curl("DELETE", "/api/runs/$run", None),
+        _ => curl("POST", &format!("/api/runs/$run/{}", control.path), Some("{}")),
+    };
+    as_command(site, &command, &each(&request))
 }
 
 /// `POST /runs/selected`.

@@ -12,8 +12,10 @@ use crate::app::App;
 use crate::pages::problem::{Answer, OnSite, Refusal};
 use crate::pages::run::run_id;
 use crate::site::Site;
+use crate::ui::command::{as_command, curl, quoted};
 use crate::ui::fields::{Field, token};
 use crate::ui::layout::Page;
+use crate::ui::parts::segment;
 
 /// What the form shows when it is shown again.
 #[derive(Debug, Default)]
@@ -51,6 +53,8 @@ async fn page(app: &App, site: &Site, id: &str, op: u64, shown: ShownAgain<'_>) 
         value: shown.payload,
         error: shown.error.as_deref(),
     };
+    let path = format!("/api/runs/{id}/hooks/{}", segment(&hook.name));
+    let request = curl("POST", &path, Some("{\"payload\":null}"));
     let body = html! {
         section.confirm {
             h1 { "Answer hook " (hook.name) }
@@ -66,6 +70,7 @@ async fn page(app: &App, site: &Site, id: &str, op: u64, shown: ShownAgain<'_>) 
                         a.button href=(site.href(&format!("/runs/{id}"))) { "Go back" }
                     }
                 }
+                (as_command(site, &format!("outlast send {id} {} null", quoted(&hook.name)), &request))
             } @else {
                 p { "The run does not wait for this hook any more." }
                 a.button href=(site.href(&format!("/runs/{id}"))) { "Go back" }

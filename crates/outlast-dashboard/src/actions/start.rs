@@ -10,6 +10,7 @@ use super::SentForm;
 use crate::app::App;
 use crate::pages::problem::{Answer, OnSite, Refusal, problem_box};
 use crate::site::Site;
+use crate::ui::command::{as_command, curl, quoted};
 use crate::ui::fields::{Field, token};
 use crate::ui::layout::Page;
 use crate::ui::parts::empty;
@@ -42,6 +43,7 @@ async fn page(app: &App, site: &Site, form: &SentForm, problem: Option<&Problem>
             } @else {
                 @if let Some(problem) = problem { (problem_box(site, problem)) }
                 (fields(site, &workflows, form))
+                (command_of(site, &workflows, form))
             }
         }
     };
@@ -80,6 +82,23 @@ fn fields(site: &Site, workflows: &[WorkflowJson], form: &SentForm) -> Markup {
             }
         }
     }
+}
+
+/// The same start as a command and as a request, with what the form contains.
+fn command_of(site: &Site, workflows: &[WorkflowJson], form: &SentForm) -> Markup {
+    let first = workflows.first().map_or("", |workflow| workflow.name.as_str());
+    let workflow = form.text("workflow").unwrap_or(first);
+    let input = form.text("input").filter(|text| serde_json::from_str::<&RawValue>(text).is_ok());
+    let input = input.unwrap_or("null");
+    let mut command = format!("outlast start {} {}", quoted(workflow), quoted(input));
+    for name in ["key", "queue", "after"] {
+        if let Some(value) = form.text(name) {
+            command.push_str(&format!(" --{name} {}", quoted(value)));
+        }
+    }
+    let workflow = serde_json::Value::from(workflow);
+    let body = format!("{{\"workflow\":{workflow},\"input\":{input}}}");
+    as_command(site, &command, &curl("POST", "/api/runs", Some(&body)))
 }
 
 /// `POST /runs/new`.

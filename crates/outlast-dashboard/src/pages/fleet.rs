@@ -176,7 +176,7 @@ pub(crate) async fn queues_body(app: &AppState, site: &Site) -> Result<Markup, P
         @if queues.is_empty() {
             (empty(site, "queue", "No queues", html! { p { "A queue exists as soon as a run is in it or a worker serves it." } }))
         } @else {
-            table {
+            table.cards {
                 caption.hidden { "Queues" }
                 thead {
                     tr {
@@ -203,12 +203,12 @@ fn queue_row(site: &Site, name: &str, queue: &QueueCounts) -> Markup {
                 a.strong href=(href) { (name) }
                 @if queue.workers == 0 { span.warning { (icon(site, "stuck")) "nobody serves this queue" } }
             }
-            td.n { (queue.workers) }
-            td.n { (words::count(queue.pending)) }
-            td.n { @if let Some(time) = queue.oldest { (ago(site, time)) } @else { "–" } }
-            td.n { (words::count(queue.running)) }
-            td.n { (words::count(queue.waiting)) }
-            td.n { (words::count(queue.stuck)) }
+            td.n data-label="Workers" { (queue.workers) }
+            td.n data-label="In line" { (words::count(queue.pending)) }
+            td.n data-label="Oldest" { @if let Some(time) = queue.oldest { (ago(site, time)) } @else { "–" } }
+            td.n data-label="Running" { (words::count(queue.running)) }
+            td.n data-label="Waiting" { (words::count(queue.waiting)) }
+            td.n data-label="Stuck" { (words::count(queue.stuck)) }
         }
     }
 }

@@ -43,7 +43,7 @@ pub(crate) async fn show_body(app: &AppState, site: &Site) -> Result<Markup, Pro
                 pre { "let answer: Decision = ctx.hook(\"decision\").timeout(\"2d\").await?;" }
             }))
         } @else {
-            table {
+            table.cards {
                 caption.hidden { "Open hooks" }
                 thead {
                     tr {
@@ -57,11 +57,11 @@ pub(crate) async fn show_body(app: &AppState, site: &Site) -> Result<Markup, Pro
                         @let name = wait.name.as_deref().unwrap_or_default();
                         tr {
                             td.strong { (name) }
-                            td { (run_link(site, run.id)) }
-                            td { (run.workflow) }
-                            td.clip { (run.key.as_deref().unwrap_or("–")) }
-                            td.n { (ago(site, run.updated_at)) }
-                            td.n { @if let Some(time) = wait.until { (until(site, time)) } @else { "never" } }
+                            td data-label="Run" { (run_link(site, run.id)) }
+                            td data-label="Workflow" { (run.workflow) }
+                            td.clip data-label="Key" { (run.key.as_deref().unwrap_or("–")) }
+                            td.n data-label="Waiting since" { (ago(site, run.updated_at)) }
+                            td.n data-label="Times out" { @if let Some(time) = wait.until { (until(site, time)) } @else { "never" } }
                             td.n {
                                 @if site.may(Action::Send) {
                                     a.button href=(site.href(&format!("/runs/{}/send?op={}", run.id, wait.op))) { "Answer…" }

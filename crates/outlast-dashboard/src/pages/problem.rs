@@ -10,6 +10,7 @@ use crate::app::App;
 use crate::site::Site;
 use crate::ui::layout::Page;
 use crate::ui::parts::icon;
+use crate::ui::sentence::with_code;
 
 /// The result of a handler.
 pub(crate) type Answer = Result<Response, Refusal>;
@@ -62,9 +63,9 @@ pub(crate) fn problem_box(site: &Site, problem: &Problem) -> Markup {
         div.problem role="alert" {
             (icon(site, "stuck"))
             div {
-                p { (problem.detail) }
+                p { (with_code(&problem.detail)) }
                 @for error in problem.errors.iter().filter(|error| error.message != problem.detail) {
-                    p { code { (error.pointer) } " " (error.message) }
+                    p { code { (error.pointer) } " " (with_code(&error.message)) }
                 }
                 p.muted { code { (problem.code) } " · " a href="" { "Try again" } }
             }

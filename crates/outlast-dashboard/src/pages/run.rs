@@ -329,7 +329,7 @@ impl RunParts {
         let is_on = |name: Option<&str>| (self.part.status.as_deref() == name).then_some("true");
         let part = &self.part;
         let toggle = |is_on: bool, href: String, name: &str, title: &str| {
-            html! { a.quiet href=(href) aria-pressed=(is_on) title=(title) { (name) } }
+            html! { a.quiet href=(href) aria-current=[is_on.then_some("true")] title=(title) { (name) } }
         };
         html! {
             div.controls {
@@ -345,7 +345,7 @@ impl RunParts {
                 div.space {}
                 (toggle(part.has_all, RunQueryPart { has_all: !part.has_all, row: 0, ..part.clone() }.href(), "Bookkeeping", "Registrations of compensations, tags and decisions"))
                 @if !part.is_table {
-                    a.quiet href=(RunQueryPart { is_linear: !part.is_linear, ..part.clone() }.href()) aria-pressed=(part.is_linear)
+                    a.quiet href=(RunQueryPart { is_linear: !part.is_linear, ..part.clone() }.href()) aria-current=[part.is_linear.then_some("true")]
                         data-linear title="Idle time to scale (i)" { "To scale" }
                     (self.zoom_links(site, timeline, rows))
                 }

@@ -6,7 +6,7 @@ use outlast_api::{Action, CountsJson, ItemPage, Problem, QueryPairs, RunFilter, 
 use outlast_core::Status;
 
 use super::problem::{Answer, OnSite};
-use crate::actions::{BULK_ACTIONS, SELECTED_ACTIONS, is_supported};
+use crate::actions::{BULK_ACTIONS, is_supported, selected_actions};
 use crate::app::{App, AppState};
 use crate::site::Site;
 use crate::ui::badge::{look, run_badge, shown_status};
@@ -104,6 +104,7 @@ impl RunList {
                     @let (name, class) = look(status.as_str());
                     (chip(name, count(*status), self.filter.statuses == [*status], filter, Some(class)))
                 }
+                div.marks {
                 @for flag in [RunFlag::Retrying, RunFlag::Cancelling] {
                     @let runs = self.counts.flags.get(flag.as_str()).copied().unwrap_or(0);
                     @if runs > 0 || self.filter.flag == Some(flag) {
@@ -112,11 +113,11 @@ impl RunList {
                     }
                 }
                 @let marks = MARKS.iter().filter(|mark| self.counts.marks.get(**mark).is_some_and(|runs| *runs > 0));
-                @for (index, mark) in marks.enumerate() {
-                    @if index == 0 { span.divider {} }
+                @for mark in marks {
                     @let filter = RunFilter { marks: vec![(*mark).to_owned()], ..base.clone() };
                     @let runs = self.counts.marks.get(*mark).copied().unwrap_or(0);
                     (chip(mark, runs, self.filter.marks == [*mark], filter, Some(look(mark).1)))
+                }
                 }
             }
         }
@@ -300,7 +301,7 @@ fn selectable_table(site: &Site, runs: &[RunJson], caption: &str) -> Markup {
             (table(site, runs, caption, Rows::Selectable))
             div.selection #selection {
                 span.strong data-count { "Selected runs" }
-                @for action in SELECTED_ACTIONS.iter().filter(|action| site.may(action.action)) {
+                @for action in selected_actions().filter(|action| site.may(action.action)) {
                     button.button name="action" value=(action.path) { (action.verb) "…" }
                 }
                 button type="button" class="quiet js" data-clear { "Clear" }

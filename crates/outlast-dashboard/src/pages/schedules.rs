@@ -115,7 +115,7 @@ fn timing(definition: &ScheduleDefinition) -> String {
 /// The last firings as small squares, the oldest first.
 fn strip(site: &Site, firings: &[FiringJson]) -> Markup {
     html! {
-        span.strip role="img" aria-label={ "The last " (words::counted(firings.len() as u64, "firing")) } {
+        span.strip role="group" aria-label={ "The last " (words::counted(firings.len() as u64, "firing")) } {
             @for firing in firings.iter().rev() {
                 @let (word, class) = look(shown_status(&firing.run));
                 a class={ "firing s-" (class) } href=(site.href(&format!("/runs/{}", firing.run.id))) title={ (word) ", " (crate::ui::parts::moment(firing.run.created_at)) } {
@@ -144,10 +144,26 @@ fn counts(schedule: &ScheduleJson) -> Markup {
 
 /// The actions of a schedule, each with a page that asks for confirmation.
 fn controls(site: &Site, schedule: &ScheduleJson) -> Markup {
+    let possible: Vec<_> = SCHEDULE_CONTROLS
+        .iter()
+        .filter(|control| site.may(control.action) && control.applies_to(schedule))
+        .collect();
+    let is_first = |path: &str| matches!(path, "trigger" | "pause" | "resume");
+    let link = |path: &str| format!("{}/{path}", href(site, &schedule.id));
     html! {
         div.actions {
-            @for control in SCHEDULE_CONTROLS.iter().filter(|control| site.may(control.action) && control.applies_to(schedule)) {
-                a.button.danger-text[control.is_dangerous] href={ (href(site, &schedule.id)) "/" (control.path) } { (control.verb) "…" }
+            @for control in possible.iter().filter(|control| is_first(control.path)) {
+                a.button href=(link(control.path)) { (control.verb) "…" }
+            }
+            @if possible.iter().any(|control| !is_first(control.path)) {
+                details.menu {
+                    summary.button aria-label={ "More actions on " (schedule.id) } title="More actions" { (icon(site, "more")) }
+                    ul {
+                        @for control in possible.iter().filter(|control| !is_first(control.path)) {
+                            li { a href=(link(control.path)) class=[control.is_dangerous.then_some("danger")] { (control.verb) "…" } }
+                        }
+                    }
+                }
             }
         }
     }

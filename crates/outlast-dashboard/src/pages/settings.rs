@@ -10,6 +10,7 @@ use crate::app::App;
 use crate::site::{Site, THEME_COOKIE};
 use crate::ui::layout::Page;
 use crate::ui::parts::moment;
+use crate::ui::sentence::with_code;
 
 /// The themes: value and name.
 const THEMES: [(&str, &str); 3] = [("system", "Like the system"), ("light", "Light"), ("dark", "Dark")];
@@ -32,7 +33,7 @@ pub(crate) async fn show(State(_): State<App>, site: Site) -> Response {
         div.columns {
             section {
                 h2 { "Theme" }
-                form.themes method="post" action=(site.href("/settings/theme")) {
+                form.themes action=(site.href("/settings/theme")) {
                     @for (value, name) in THEMES {
                         label { input type="radio" name="theme" value=(value) checked[value == current]; (name) }
                     }
@@ -46,7 +47,7 @@ pub(crate) async fn show(State(_): State<App>, site: Site) -> Response {
             }
             section {
                 h2 { "This server" }
-                dl.facts { @for (name, value) in facts { dt { (name) } dd { (value) } } }
+                dl.facts { @for (name, value) in facts { dt { (name) } dd { (with_code(&value)) } } }
                 @if site.may(Action::Prune) { p { a.button href=(site.href("/settings/prune")) { "Delete old runs…" } } }
             }
         }
@@ -54,9 +55,9 @@ pub(crate) async fn show(State(_): State<App>, site: Site) -> Response {
     Page::new("Settings", body).response(&site)
 }
 
-/// `POST /settings/theme`.
-pub(crate) async fn set_theme(State(_): State<App>, site: Site, body: String) -> Response {
-    let theme = match body.strip_prefix("theme=") {
+/// `GET /settings/theme`: it changes nothing but a cookie of the browser, so a read-only dashboard has it too.
+pub(crate) async fn set_theme(State(_): State<App>, site: Site) -> Response {
+    let theme = match site.query.strip_prefix("theme=") {
         Some("light") => "light",
         Some("dark") => "dark",
         _ => "system",

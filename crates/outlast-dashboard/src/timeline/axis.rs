@@ -171,7 +171,7 @@ impl Axis {
                 }
                 let x = segment.x + (from + time - segment.from) as f64 * self.scale;
                 // Behind a gap the label of the gap comes first, and before the end there is room for half a label.
-                if x - last_x >= TICK_DISTANCE * 0.75 && (x < 1.0 || segment.x + segment.width - x > 3.0) {
+                if x - last_x >= TICK_DISTANCE * 0.75 && (x < 1.0 || segment.x + segment.width - x > 6.0) {
                     let time = Duration::from_micros(u64::try_from(time).unwrap_or(0));
                     ticks.push(Tick { x, time, is_after_gap });
                     last_x = x;

@@ -148,7 +148,7 @@ impl Timeline<'_> {
                 data-failed[row.is_failed] aria-current=[is_current.then_some("true")] {
                 (self.expander(site, row))
                 @match self.href(row) {
-                    Some(href) => a.label href=(href) data-row aria-label=(row.words) { (content(site, row)) },
+                    Some(href) => a.label href=(href) data-row { (content(site, row)) span.hidden { (row.words) } },
                     None => span.label { (content(site, row)) },
                 }
                 svg.bars width="100%" height="28" aria-hidden="true" {
@@ -176,8 +176,10 @@ impl Timeline<'_> {
 fn content(site: &Site, row: &Row) -> Markup {
     html! {
         span.number { @if let Some(op) = row.op { (op) } }
+        " "
         span class={ "s-" (row.status) } { (icon(site, row.icon)) }
         span.name title=(row.label) { (row.label) }
+        " "
         @if !row.note.is_empty() { span.tag-note.warn[row.is_warning] { (row.note) } }
     }
 }

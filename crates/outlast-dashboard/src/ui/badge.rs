@@ -9,8 +9,8 @@ use crate::site::Site;
 /// How a status is shown: its word, and the name of its icon, which is also the class with its colour.
 pub(crate) fn look(status: &str) -> (&str, &'static str) {
     let icon = match status {
-        "running" | "busy" => "running",
-        "waiting" | "open" | "retrying" | "working" => "waiting",
+        "running" | "busy" | "working" => "running",
+        "waiting" | "open" | "retrying" => "waiting",
         "stuck" => "stuck",
         "completed" => "completed",
         "failed" => "failed",

@@ -2,6 +2,7 @@
 
 use maud::{Markup, html};
 
+use super::sentence::with_code;
 use crate::site::Site;
 
 /// A field of a form.
@@ -44,8 +45,8 @@ impl Field<'_> {
     fn below(self, id: &str) -> Markup {
         html! {
             p.hint id=(id) {
-                @if let Some(error) = self.error { span.bad { (error) " " } }
-                (self.hint)
+                @if let Some(error) = self.error { span.bad { (with_code(error)) " " } }
+                (with_code(self.hint))
             }
         }
     }

@@ -123,7 +123,9 @@ fn header(site: &Site, is_live: bool) -> Markup {
                 kbd.js { "/" }
             }
             div.space {}
-            @if let Some(name) = &site.environment { span.environment title="Environment" { (name) } }
+            @if let Some(name) = &site.environment {
+                span.environment data-kind=[environment_kind(name)] title="Environment" { (name) }
+            }
             @if is_live {
                 button #live type="button" class="quiet js" aria-pressed="false" data-live-toggle
                     title="Pause live updates (p)" { span.dot {} span.word { "live" } }
@@ -139,6 +141,12 @@ fn header(site: &Site, is_live: bool) -> Markup {
             }
         }
     }
+}
+
+/// The environments that have a colour of their own.
+fn environment_kind(name: &str) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase();
+    ["prod", "stag"].into_iter().find(|kind| name.starts_with(kind))
 }
 
 fn footer(site: &Site) -> Markup {

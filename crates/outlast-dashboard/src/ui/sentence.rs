@@ -17,6 +17,15 @@ pub(crate) fn sentence(site: &Site, text: &str) -> Markup {
     }
 }
 
+/// A text whose names in backquotes become code.
+pub(crate) fn with_code(text: &str) -> Markup {
+    html! {
+        @for (index, part) in text.split('`').enumerate() {
+            @if index % 2 == 1 { code { (part) } } @else { (part) }
+        }
+    }
+}
+
 fn words(site: &Site, text: &str) -> Markup {
     html! {
         @for (index, word) in text.split(' ').enumerate() {

@@ -28,9 +28,15 @@ pub(crate) fn rough(time: Duration) -> String {
     }
 }
 
-/// A duration with one unit, as short as possible: `3m`, for labels on an axis.
+/// A duration in one unit, rounded, as short as possible: `3m`, for labels on an axis.
 pub(crate) fn brief(time: Duration) -> String {
-    rough(time).replace(" min", "m").replace(' ', "")
+    let (size, unit) = match time.as_secs() {
+        0..60 => (1.0, "s"),
+        60..3_600 => (60.0, "m"),
+        3_600..86_400 => (3_600.0, "h"),
+        _ => (86_400.0, "d"),
+    };
+    format!("{}{unit}", (time.as_secs_f64() / size).round())
 }
 
 fn two(large: u64, large_unit: &str, small: u64, small_unit: &str) -> String {
@@ -94,6 +100,13 @@ mod tests {
         let texts = [0, 820, 1_000, 12_460, 182_000, 3_600_000, 187_200_000].map(text);
         assert_eq!(texts, ["0 ms", "820 ms", "1 s", "12.4 s", "3 m 2 s", "1 h", "2 d 4 h"]);
         assert_eq!(duration(Duration::from_micros(3)), "<1 ms");
+    }
+
+    #[test]
+    fn labels_are_rounded() {
+        let hours = |hours: u64| brief(Duration::from_secs(hours * 3_600));
+        assert_eq!([1, 23, 47, 69, 72].map(hours), ["1h", "23h", "2d", "3d", "3d"]);
+        assert_eq!(brief(Duration::from_millis(2_600)), "3s");
     }
 
     #[test]

@@ -9,14 +9,16 @@ async fn a_person_starts_a_run_answers_its_hook_and_cancels_another_with_the_key
     needs_browser!();
     let (site, browser) = (TestSite::open().await, Browser::open().await);
     browser.go(&site.at("/a/b/runs/new?workflow=approval")).await;
-    browser.fill("#input", "null").await;
-    browser.fill("#key", "by-hand").await;
+    browser.tab_to("#input").await;
+    browser.press("null").await;
+    browser.tab_to("#key").await;
+    browser.press("by-hand").await;
     browser.press("\u{e007}").await;
     browser.wait("document.querySelector('#run-head')?.textContent.includes('by-hand')").await;
-    browser.wait("document.querySelector('#why a[href*=send]')").await;
-    browser.click("#why a[href*=send]").await;
-    browser.wait("document.querySelector('#payload')").await;
-    browser.fill("#payload", "true").await;
+    browser.tab_to("#why a[href*=send]").await;
+    browser.press("\u{e007}").await;
+    browser.tab_to("#payload").await;
+    browser.press("true").await;
     browser.press("\u{e004}\u{e007}").await;
     browser.wait("document.querySelector('#run-head')?.textContent.includes('completed')").await;
 
@@ -24,9 +26,10 @@ async fn a_person_starts_a_run_answers_its_hook_and_cancels_another_with_the_key
     browser.go(&site.at("/a/b/runs?open=true")).await;
     browser.press("j\u{e007}").await;
     browser.wait("document.querySelector('#run-head')?.textContent.includes('unwanted')").await;
-    browser.click("a[href$='/cancel']").await;
-    browser.wait("document.querySelector('#reason')").await;
-    browser.fill("#reason", "ordered twice").await;
+    browser.tab_to("a[href$='/cancel']").await;
+    browser.press("\u{e007}").await;
+    browser.tab_to("#reason").await;
+    browser.press("ordered twice").await;
     browser.press("\u{e007}").await;
     browser.wait("document.querySelector('#run-head')?.textContent.includes('cancelled')").await;
     assert_eq!(browser.complaints().await, Vec::<String>::new());

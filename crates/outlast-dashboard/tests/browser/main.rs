@@ -8,6 +8,7 @@ mod setup;
 
 mod accessibility;
 mod actions;
+mod heap;
 mod hostile;
 mod live;
 mod pictures;

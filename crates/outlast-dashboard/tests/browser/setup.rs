@@ -104,18 +104,31 @@ impl Browser {
         }
     }
 
+    /// Moves the focus with the tabulator key to the first element that fits. The focus is visible at each step.
+    pub(crate) async fn tab_to(&self, selector: &str) {
+        self.wait(&format!("document.querySelector({})", json!(selector))).await;
+        for _ in 0..200 {
+            self.press("\u{e004}").await;
+            let style = "getComputedStyle(document.activeElement)";
+            // The label of a row of the timeline has its ring inside.
+            let is_visible = format!(
+                "document.activeElement === document.body || {style}.outlineStyle !== 'none' \
+                 || getComputedStyle(document.activeElement.parentElement).borderStyle !== 'none'"
+            );
+            let element = self.text("document.activeElement.outerHTML.slice(0, 160)").await;
+            assert_eq!(self.js(&is_visible).await, true, "the focus is not visible: {element}");
+            if self.js(&format!("document.activeElement.matches({})", json!(selector))).await == true {
+                return;
+            }
+        }
+        panic!("the focus does not reach {selector}");
+    }
+
     /// Clicks the first element that fits.
     pub(crate) async fn click(&self, selector: &str) {
         self.wait(&format!("document.querySelector({})", json!(selector))).await;
         let found = self.driver.find(fantoccini::Locator::Css(selector)).await.unwrap();
         found.click().await.unwrap();
-    }
-
-    /// Types into the field that fits.
-    pub(crate) async fn fill(&self, selector: &str, text: &str) {
-        let found = self.driver.find(fantoccini::Locator::Css(selector)).await.unwrap();
-        found.clear().await.unwrap();
-        found.send_keys(text).await.unwrap();
     }
 
     pub(crate) async fn cdp(&self, command: &str, parameters: Value) -> Value {

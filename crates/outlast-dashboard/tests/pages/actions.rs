@@ -168,6 +168,11 @@ async fn every_action_that_is_not_headless_has_a_form() {
         assert_eq!(page.status, 200, "{action}: {path}");
         let has_form = page.body.contains("method=\"post\"") || page.body.contains("does not apply");
         assert!(has_form, "{action}: {path}");
+        if !page.body.contains("does not apply") {
+            let has_both =
+                page.body.contains("data-copy=\"outlast ") || page.body.contains("data-copy=\"for run ");
+            assert!(has_both && page.body.contains("curl -X "), "{action} has no command or request: {path}");
+        }
     }
 }
 
@@ -182,4 +187,19 @@ async fn bulk(shop: &Shop) -> String {
     let path = started.header("location").to_owned();
     check_page(&path, &shop.get(&path).await);
     path.trim_start_matches("/bulk/").to_owned()
+}
+
+#[tokio::test]
+async fn selected_runs_have_the_actions_that_the_guide_names() {
+    let shop = Shop::open().await;
+    let run = shop.settle(&shop.client.start(checkout, 1).await.unwrap()).await;
+    let list = shop.get("/runs").await.body;
+    let buttons = list.split("name=\"action\" value=\"").skip(1).map(|rest| rest.split('"').next().unwrap());
+    let buttons: Vec<&str> = buttons.collect();
+    assert_eq!(buttons, ["cancel", "pause", "resume", "retry", "restart", "delete"]);
+    let page = shop.get(&format!("/runs/selected?action=delete&run={run}")).await;
+    check_page("delete", &page);
+    let form = format!("token={}&action=delete&run={run}", page.token());
+    check_page("deleted", &shop.post("/runs/selected", &form).await);
+    assert_eq!(shop.get(&format!("/runs/{run}")).await.status, 404);
 }

@@ -178,13 +178,29 @@ async fn assets_are_small_and_kept_by_browsers() {
 async fn a_read_only_dashboard_has_no_form_that_changes_runs() {
     let shop = Shop::open_with(DashboardConfig::local().read_only()).await;
     let run = shop.settle(&shop.client.start(approval, ()).await.unwrap()).await;
-    for path in
-        ["/runs", "/hooks", "/workflows", "/failures", &format!("/runs/{run}"), &format!("/runs/{run}?op=0")]
-    {
+    shop.client.schedule("hourly").every("1h").start_json("nap", 1, "null").await.unwrap();
+    let of_run = ["", "?op=0", "?view=table", "/events", "/data", "/children", "/ops/0"];
+    let of_run = of_run.map(|part| format!("/runs/{run}{part}"));
+    let screens = [
+        "/runs",
+        "/runs?open=true",
+        "/hooks",
+        "/workflows",
+        "/workflows/approval",
+        "/failures",
+        "/failures?tab=stuck",
+        "/schedules",
+        "/schedules/hourly",
+        "/queues",
+        "/workers",
+        "/settings",
+    ];
+    for path in screens.into_iter().map(str::to_owned).chain(of_run) {
+        let path = path.as_str();
         let page = shop.get(path).await;
         check_page(path, &page);
         assert!(!page.body.contains("method=\"post\""), "{path}");
-        for link in ["/cancel", "/send", "/runs/new", "/terminate"] {
+        for link in ["/cancel", "/send", "/runs/new", "/terminate", "/schedules/new", "/pause", "/prune"] {
             assert!(!page.body.contains(link), "{path} links to {link}");
         }
         assert!(page.body.contains("Read-only"), "{path}");
@@ -192,4 +208,26 @@ async fn a_read_only_dashboard_has_no_form_that_changes_runs() {
     assert_eq!(shop.get(&format!("/runs/{run}/cancel")).await.status, 403);
     assert_eq!(shop.post(&format!("/runs/{run}/cancel"), "token=x").await.status, 403);
     assert_eq!(shop.post("/runs/new", "token=x").await.status, 403);
+}
+
+#[tokio::test]
+async fn the_environment_is_named_and_production_has_a_colour_of_its_own() {
+    for (name, kind) in
+        [("production", Some("prod")), ("prod-eu", Some("prod")), ("Staging", Some("stag")), ("test", None)]
+    {
+        let shop = Shop::open_with(DashboardConfig::local().environment(name)).await;
+        let page = shop.get("/runs").await;
+        assert!(page.body.contains(&format!(">{name}</span>")), "{name}");
+        assert_eq!(page.attributes("data-kind").first().map(String::as_str), kind, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_theme_is_a_cookie_of_the_browser() {
+    let shop = Shop::open_with(DashboardConfig::local().read_only()).await;
+    let chosen = shop.get("/settings/theme?theme=dark").await;
+    assert_eq!((chosen.status, chosen.header("location")), (303, "/settings"));
+    assert!(chosen.header("set-cookie").starts_with("outlast_theme=dark; Path=/"));
+    let unknown = shop.get("/settings/theme?theme=%22%3E").await;
+    assert!(unknown.header("set-cookie").starts_with("outlast_theme=system;"));
 }

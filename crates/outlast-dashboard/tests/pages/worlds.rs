@@ -14,7 +14,10 @@ async fn check_screens(url: &str) {
         "/runs?open=true",
         "/runs?text=order",
         "/runs/new",
+        "/runs?status=failed&tag=customer:ada",
+        "/runs/bulk?bulk=pause&workflow=approval",
         "/failures",
+        "/failures?tab=stuck",
         "/workflows",
         "/workflows/checkout",
         "/schedules",
@@ -23,11 +26,30 @@ async fn check_screens(url: &str) {
         "/queues",
         "/workers",
         "/settings",
+        "/settings/prune",
+        "/schedules/hourly",
+        "/schedules/hourly/edit",
+        "/schedules/hourly/pause",
     ]
     .map(str::to_owned)
     .into();
+    shop.client.schedule("hourly").every("1h").start_json("nap", 1, "null").await.unwrap();
+    let worker = shop.client.workers().await.unwrap()[0].session;
+    paths.push(format!("/workers/{worker}"));
     for run in runs(&shop).await {
-        for part in ["", "?op=0", "?view=table", "/events", "/data", "/children", "/ops/0"] {
+        paths.push(format!("/runs/selected?action=restart&run={run}"));
+        for part in [
+            "",
+            "?op=0",
+            "?view=table",
+            "?axis=linear",
+            "/events",
+            "/data",
+            "/children",
+            "/ops/0",
+            "/cancel",
+            "/restart",
+        ] {
             paths.push(format!("/runs/{run}{part}"));
         }
     }

@@ -1,0 +1,185 @@
+//! `dev` and `serve`: the API and the dashboard at one address.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use outlast_api::{Problem, Role};
+use outlast_server::{AccessKey, AccessKeys};
+
+use super::support::program;
+
+/// A server in a process of its own, which ends with this value.
+struct ServerProcess {
+    child: Child,
+    /// What it printed until it was ready.
+    lines: String,
+}
+
+impl ServerProcess {
+    /// Starts a command, and waits until it has printed this.
+    fn start(mut command: Command, ready: &str) -> Self {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(child.stderr.take().unwrap());
+        let mut lines = String::new();
+        while !lines.contains(ready) {
+            assert_ne!(output.read_line(&mut lines).unwrap(), 0, "it has ended: {lines}");
+        }
+        Self { child, lines }
+    }
+
+    /// A server on a world of its own, with these arguments.
+    fn serve(folder: &Path, arguments: &[&str]) -> Self {
+        migrate(folder);
+        let arguments = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
+        Self::start(program(folder, &arguments, &[WORLD]), "/api\n")
+    }
+
+    /// The address that it has printed.
+    fn address(&self) -> &str {
+        let (_, rest) = self.lines.split_once("http://").unwrap();
+        rest.split('/').next().unwrap()
+    }
+
+    /// Reads a path.
+    fn get(&self, path: &str, headers: &str) -> Reply {
+        let host = self.address();
+        request(TcpStream::connect(host).unwrap(), "GET", path, &format!("Host: {host}\r\n{headers}"), "")
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const WORLD: (&str, &str) = ("OUTLAST_WORLD", "sqlite:shop.db");
+
+fn migrate(folder: &Path) {
+    assert!(program(folder, &["world", "migrate"], &[WORLD]).output().unwrap().status.success());
+}
+
+/// A response.
+#[derive(Debug)]
+struct Reply {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Reply {
+    fn header(&self, name: &str) -> &str {
+        let lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.into_iter().find(|(found, _)| found.eq_ignore_ascii_case(name)).map_or("", |(_, value)| value)
+    }
+}
+
+fn request(mut stream: impl Read + Write, method: &str, path: &str, headers: &str, body: &str) -> Reply {
+    let length = body.len();
+    let head =
+        format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n");
+    stream.write_all((head + body).as_bytes()).unwrap();
+    let mut text = Vec::new();
+    stream.read_to_end(&mut text).unwrap();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    Reply { status, head: head.to_owned(), body: body.to_owned() }
+}
+
+/// Check 1. The time until it is ready is measured by the benchmark BD.
+#[test]
+fn dev_in_an_empty_folder_answers_on_all_its_addresses() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join(".git")).unwrap();
+    let dev = ServerProcess::start(program(folder.path(), &["dev", "--port", "0"], &[]), "/api\n");
+    assert!(dev.lines.contains("(new)") && dev.lines.contains("dashboard  http://"), "{}", dev.lines);
+    for path in ["/livez", "/readyz", "/openapi.json", "/metrics", "/api/runs", "/runs"] {
+        assert_eq!(dev.get(path, "").status, 200, "{path}");
+    }
+    let root = dev.get("/", "");
+    assert_eq!((root.status, root.header("location")), (303, "/runs"));
+    assert!(dev.get("/runs", "").body.contains("No runs yet"));
+    let nowhere: Problem = serde_json::from_str(&dev.get("/api/nowhere", "").body).unwrap();
+    assert_eq!(nowhere.code, "not_found");
+    assert_eq!(dev.get("/runs", "X-Forwarded-For: 10.0.0.1\r\n").status, 403, "a proxy makes it public");
+}
+
+#[test]
+fn a_server_has_pages_behind_a_login_with_its_access_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let (key, stored) = AccessKey::generate("ada", Role::Read).unwrap();
+    std::fs::write(folder.path().join("keys.json"), AccessKeys::new([stored]).to_json()).unwrap();
+    let server = ServerProcess::serve(folder.path(), &["--keys", "keys.json", "--environment", "production"]);
+    assert_eq!(server.get("/runs", "").header("location"), "/login?next=%2Fruns");
+    assert_eq!(server.get("/api/runs", "").status, 401);
+    let host = server.address();
+    let headers = format!("Host: {host}\r\nOrigin: http://{host}\r\n");
+    let body = format!("key={}", key.secret());
+    let entered = request(TcpStream::connect(host).unwrap(), "POST", "/login", &headers, &body);
+    let cookie = entered.header("set-cookie").split(';').next().unwrap();
+    assert!(cookie.starts_with("outlast_"), "{entered:?}");
+    let page = server.get("/runs", &format!("Cookie: {cookie}\r\n"));
+    assert_eq!(page.status, 200);
+    assert!(page.body.contains("ada · read") && page.body.contains(">production</span>"));
+    let api = server.get("/api/me", &format!("Cookie: {cookie}\r\n"));
+    assert_eq!(api.status, 401, "the cookie is for pages only");
+    drop(server);
+    let bare = ServerProcess::serve(folder.path(), &["--keys", "keys.json", "--no-dashboard"]);
+    assert_eq!(bare.get("/runs", "").status, 404);
+}
+
+#[test]
+fn a_trusted_proxy_names_the_person() {
+    let folder = tempfile::tempdir().unwrap();
+    let with = |proxy: &str| {
+        let arguments =
+            ["--identity-header", "X-User", "--trusted-proxy", proxy, "--identity-role", "operate"];
+        ServerProcess::serve(folder.path(), &arguments)
+    };
+    let server = with("127.0.0.1");
+    let me = server.get("/api/me", "X-User: ada\r\n");
+    assert!(me.body.contains("\"actor\":\"ada\",\"role\":\"operate\""), "{me:?}");
+    assert!(server.get("/runs", "X-User: ada\r\n").body.contains("ada · operate"));
+    for path in ["/api/me", "/runs"] {
+        assert_eq!(server.get(path, "").status, 401, "{path}");
+    }
+    drop(server);
+    let elsewhere = with("192.0.2.1");
+    for path in ["/api/me", "/runs"] {
+        assert_eq!(elsewhere.get(path, "X-User: ada\r\n").status, 403, "{path}");
+    }
+    let alone = program(folder.path(), &["serve", "--identity-header", "X-User"], &[WORLD]).output().unwrap();
+    assert_eq!(alone.status.code(), Some(2), "a header that anybody may set is no identity");
+}
+
+/// Check 34: the program needs no network. It runs where there is none, and answers on a Unix socket.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_unix_socket_answers_where_there_is_no_network() {
+    use std::os::unix::net::UnixStream;
+    let unshare = ["--user", "--map-root-user", "--net"];
+    let is_possible = Command::new("unshare").args(unshare).arg("true").output();
+    if !is_possible.is_ok_and(|output| output.status.success()) {
+        let reason = "`unshare` may not create a namespace without a network";
+        return throwaway::skipped::report("a_unix_socket_answers_where_there_is_no_network", reason);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    migrate(folder.path());
+    let arguments = ["serve", "--insecure-no-auth", "--socket", "outlast.sock"];
+    let plain = program(folder.path(), &arguments, &[WORLD]);
+    let mut command = Command::new("unshare");
+    command.args(unshare).arg(plain.get_program()).args(plain.get_args()).current_dir(folder.path());
+    command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?)))).stdin(Stdio::null());
+    let server = ServerProcess::start(command, "socket ");
+    let socket = folder.path().join("outlast.sock");
+    for path in ["/livez", "/readyz", "/api/runs", "/metrics", "/runs"] {
+        let stream = UnixStream::connect(&socket).unwrap();
+        let reply = request(stream, "GET", path, "Host: localhost\r\n", "");
+        assert_eq!(reply.status, 200, "{path}: {reply:?}");
+    }
+    drop(server);
+}
