@@ -97,7 +97,32 @@ fn config(args: &ServeArgs) -> Result<Config, CommandError> {
     for host in args.allow_host.iter().map(String::as_str).chain(from_url) {
         config = config.allow_host(host);
     }
+    for named in &args.webhook_secret_file {
+        let (name, secrets) = read_secrets(named)?;
+        config = secrets.into_iter().fold(config, |config, secret| config.webhook_secret(name, secret));
+    }
+    let config = if args.no_webhooks { config.without_webhooks() } else { config };
     Ok(if args.read_only { config.read_only() } else { config })
+}
+
+/// The name and the secrets of an argument `NAME=FILE`. The file has one secret per line.
+fn read_secrets(named: &str) -> Result<(&str, Vec<String>), CommandError> {
+    let Some((name, file)) =
+        named.split_once('=').filter(|(name, file)| !name.is_empty() && !file.is_empty())
+    else {
+        // The argument may be a secret.
+        return Err(CommandError::usage(
+            "`--webhook-secret-file` needs NAME=FILE, such as `stripe=stripe.secret`",
+        ));
+    };
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| CommandError::usage(format!("the file {file} cannot be read: {error}")))?;
+    let secrets: Vec<String> =
+        text.lines().map(str::trim).filter(|line| !line.is_empty()).map(Into::into).collect();
+    match secrets.is_empty() {
+        true => Err(CommandError::usage(format!("the file {file} has no secret; write one per line"))),
+        false => Ok((name, secrets)),
+    }
 }
 
 /// The host of a URL, without its port.
@@ -119,6 +144,8 @@ mod tests {
             allow_host: Vec::new(),
             base_url: None,
             read_only: false,
+            webhook_secret_file: Vec::new(),
+            no_webhooks: false,
             insecure_no_auth: false,
             insecure_no_tls: false,
         }
@@ -131,6 +158,20 @@ mod tests {
         assert_eq!(exit(&args("127.0.0.1:4700")), Some(2));
         assert_eq!(exit(&ServeArgs { insecure_no_auth: true, ..args("127.0.0.1:4700") }), None);
         assert_eq!(exit(&ServeArgs { insecure_no_auth: true, ..args("0.0.0.0:4700") }), Some(2));
+    }
+
+    #[test]
+    fn secrets_are_read_from_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("bank.secret");
+        std::fs::write(&file, "new\n\n old \n").unwrap();
+        let named = format!("bank={}", file.display());
+        let (name, secrets) = read_secrets(&named).unwrap();
+        assert_eq!((name, secrets), ("bank", vec!["new".to_owned(), "old".to_owned()]));
+        std::fs::write(&file, "\n").unwrap();
+        for wrong in [&*named, "bank", "=file", "bank=/no/such/file"] {
+            assert_eq!(read_secrets(wrong).unwrap_err().exit().code(), 2, "{wrong}");
+        }
     }
 
     #[test]
