@@ -189,6 +189,24 @@ fn approval_is_decided_by_whoever_has_the_token() {
 }
 
 #[test]
+fn webhook_is_answered_by_the_workflow_and_accepts_only_what_is_signed() {
+    let shown = stdout(Command::new(built("webhook")).output().unwrap());
+    assert_lines(
+        &shown,
+        &[
+            "mail     http://127.0.0.1:",
+            "response 400 approve or refuse it",
+            "response 200 thank you",
+            "output   a new chair: approved",
+            "late     410",
+            "forged   401",
+            "signed   202",
+            "output   order 42: 4200 cents",
+        ],
+    );
+}
+
+#[test]
 fn parallel_has_many_steps_under_way_and_never_too_many() {
     let shown = stdout(Command::new(built("parallel")).output().unwrap());
     assert_lines(

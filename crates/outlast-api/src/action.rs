@@ -15,6 +15,8 @@ pub enum Action {
     StartBatch,
     /// Send a payload to a hook.
     Send,
+    /// Send a payload to the run that holds a token.
+    SendToToken,
     /// Ask a run to stop.
     Cancel,
     /// End a run without its code.
@@ -63,10 +65,11 @@ pub enum Action {
 
 impl Action {
     /// All actions.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Start,
         Self::StartBatch,
         Self::Send,
+        Self::SendToToken,
         Self::Cancel,
         Self::Terminate,
         Self::Pause,
@@ -97,6 +100,7 @@ impl Action {
             Self::Start => "start",
             Self::StartBatch => "start_batch",
             Self::Send => "send",
+            Self::SendToToken => "send_to_token",
             Self::Cancel => "cancel",
             Self::Terminate => "terminate",
             Self::Pause => "pause",
@@ -132,7 +136,7 @@ impl Action {
 
     /// Whether only programs do it: it has no form in the dashboard.
     pub const fn is_headless(self) -> bool {
-        matches!(self, Self::StartBatch | Self::PauseSchedules | Self::ResumeSchedules)
+        matches!(self, Self::StartBatch | Self::SendToToken | Self::PauseSchedules | Self::ResumeSchedules)
     }
 }
 

@@ -31,6 +31,51 @@ pub struct OpenHookJson {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = "date-time"))]
     pub until: Option<Rfc3339>,
+    /// Whether the payload is sent to a token.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_token: bool,
+    /// How requests are handled, if the hook is a webhook.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<WebhookJson>,
+}
+
+/// How HTTP requests to a webhook are handled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct WebhookJson {
+    /// The allowed methods.
+    pub methods: Vec<String>,
+    /// The name of the secret with which requests are signed; none if signatures are not checked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+    /// The header with the HMAC-SHA256 of the body; none for Standard Webhooks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hmac_header: Option<String>,
+    /// `accepted` (202), `fixed`, or `by_workflow`.
+    pub response: String,
+    /// Where requests are sent, for callers who may send to hooks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+}
+
+impl WebhookJson {
+    /// The terms of a webhook, without its URL.
+    #[cfg(feature = "service")]
+    pub(crate) fn of(terms: &outlast_core::WebhookTerms) -> Self {
+        use outlast_core::WebhookResponse;
+        let response = match &terms.response {
+            WebhookResponse::Fixed(_) => "fixed",
+            WebhookResponse::ByWorkflow => "by_workflow",
+            _ => "accepted",
+        };
+        Self {
+            methods: terms.allowed_methods().into_iter().map(Into::into).collect(),
+            secret: terms.signature.as_ref().map(|signature| signature.secret.clone()),
+            hmac_header: terms.signature.as_ref().and_then(|signature| signature.hmac_header.clone()),
+            response: response.into(),
+            url: None,
+        }
+    }
 }
 
 /// Which open hooks are listed.

@@ -73,7 +73,7 @@ pub use event::{EventFilter, EventJson, EventOrder};
 pub use explanation::ExplanationJson;
 pub use failure::{FailedCompensationJson, FailureJson};
 pub use failure_group::{FailureDetailJson, FailureFilter, FailureGroupJson, FailureListJson};
-pub use hook::{HookFilter, OpenHookJson};
+pub use hook::{HookFilter, OpenHookJson, WebhookJson};
 pub use live::{ByeJson, EndJson, GoneJson, HelloJson, LiveFilter, LiveTopic, ResetJson, RestartedJson};
 pub use operation::{AttemptJson, OperationFilter, OperationJson, RejectionJson};
 pub use output::{OutputJson, OutputQuery, StateJson};

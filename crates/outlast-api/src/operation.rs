@@ -6,6 +6,7 @@ use outlast_core::RunId;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::FailureJson;
+use crate::hook::WebhookJson;
 use crate::page::PageRequest;
 use crate::payload::{PayloadAmount, PayloadJson};
 use crate::problem::Problem;
@@ -79,6 +80,9 @@ pub struct OperationJson {
     /// The payloads that a hook could not decode.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rejected: Vec<RejectionJson>,
+    /// How requests are handled, if it opened a webhook.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<WebhookJson>,
     /// Whether it belongs to an earlier generation.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skipped: bool,

@@ -46,6 +46,8 @@ codes! {
     CursorMismatch = "cursor_mismatch", 400, "The cursor belongs to another list";
     /// The request has no valid access key.
     Unauthenticated = "unauthenticated", 401, "An access key is needed";
+    /// The request to a webhook has no valid signature.
+    NotSigned = "not_signed", 401, "The signature is not valid";
     /// The caller's role does not suffice; `required_role` does.
     Forbidden = "forbidden", 403, "The role does not suffice";
     /// The server only reads.
@@ -68,6 +70,8 @@ codes! {
     RunEnded = "run_ended", 409, "The run has ended";
     /// The hook is closed: `run`, `run_status`.
     HookClosed = "hook_closed", 409, "The hook is closed";
+    /// The webhook is closed, or its run has ended.
+    Gone = "gone", 410, "It does not exist any more";
     /// What the request refers to has changed.
     Stale = "stale", 412, "The request is outdated";
     /// The body is larger than `limit_bytes`.

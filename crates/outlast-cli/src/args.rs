@@ -17,8 +17,8 @@ pub(crate) use self::filter::{FilterArgs, ListArgs};
 pub(crate) use self::groups::grouped_help;
 pub(crate) use self::reading::{FailureCommand, HookCommand, HookListArgs};
 pub(crate) use self::run::{
-    ControlArgs, EventsArgs, ExportArgs, OutputArgs, RestartArgs, RetryArgs, RunCommand, SendArgs, ShowArgs,
-    StartArgs, StepsArgs, StreamCommand, TailArgs, WakeArgs,
+    AskArgs, ControlArgs, EventsArgs, ExportArgs, OutputArgs, PayloadArgs, RestartArgs, RetryArgs,
+    RunCommand, SendArgs, ShowArgs, StartArgs, StepsArgs, StreamCommand, TailArgs, WakeArgs,
 };
 pub(crate) use self::schedule::{
     BackfillArgs, DefinitionArgs, FiringsArgs, PreviewArgs, ScheduleCommand, ScheduleCreateArgs,
@@ -63,6 +63,9 @@ pub(crate) enum Command {
     /// Send a payload to a hook of a run
     #[command(after_help = run::SEND_EXAMPLES)]
     Send(SendArgs),
+    /// Send a payload to a hook of a run, and print the reply
+    #[command(after_help = run::ASK_EXAMPLES)]
+    Ask(AskArgs),
     /// Everything about runs: read, control, restart, export
     #[command(subcommand)]
     Run(RunCommand),

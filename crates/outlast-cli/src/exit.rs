@@ -58,7 +58,7 @@ impl Exit {
                 400 => Self::Usage,
                 401 | 403 | 421 => Self::NotAllowed,
                 404 => Self::NotFound,
-                409 | 412 | 428 => Self::Conflict,
+                409 | 410 | 412 | 428 => Self::Conflict,
                 502..=504 => Self::Unavailable,
                 _ => Self::Failure,
             },
@@ -89,6 +89,11 @@ impl CommandError {
     /// There is no such thing.
     pub(crate) fn not_found(detail: impl Into<String>) -> Self {
         Problem::new(ProblemCode::NotFound, detail).into()
+    }
+
+    /// It does not fit the current state.
+    pub(crate) fn conflict(detail: impl Into<String>) -> Self {
+        Problem::new(ProblemCode::Conflict, detail).into()
     }
 
     /// The world or the server does not respond.

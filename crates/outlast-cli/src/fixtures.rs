@@ -78,6 +78,7 @@ pub(crate) fn operation(
         tags: BTreeMap::new(),
         undoes: None,
         rejected: Vec::new(),
+        webhook: None,
         skipped: false,
     }
 }

@@ -93,6 +93,9 @@ pub trait Surface: fmt::Debug + Send + Sync {
     /// Sends a payload to a hook.
     async fn send(&self, run: RunId, hook: &str, request: SendRequest) -> Result<SentJson, Problem>;
 
+    /// Sends a payload to the run that holds a token.
+    async fn send_to_token(&self, token: &str, request: SendRequest) -> Result<SentJson, Problem>;
+
     /// Starts an action on many runs.
     async fn start_bulk(&self, request: &BulkRequest) -> Result<BulkJson, Problem>;
 

@@ -15,6 +15,7 @@ mod cli {
     mod own_program;
     mod reading;
     mod schedules;
+    mod sending;
     mod serving;
     mod support;
     mod through_server;

@@ -362,6 +362,15 @@ pub const WEBHOOK_BODY_BYTES_MAX: usize = 1024 * 1024;
 /// Headers of a request to a webhook that are stored.
 pub const WEBHOOK_HEADERS_MAX: usize = 64;
 
+/// Bytes of the body of a response to a request to a webhook. A fixed one is part of the directory of tokens.
+pub const WEBHOOK_REPLY_BYTES_MAX: usize = 64 * 1024;
+
+/// Requests to one webhook per second, in one server. More are refused, so that one sender does not slow down the others.
+pub const WEBHOOK_REQUESTS_PER_SECOND: u32 = 50;
+
+/// Requests to one webhook at once, in one server. A sender that was offline delivers in bursts.
+pub const WEBHOOK_BURST: u32 = 100;
+
 /// How long a request to a webhook waits for the response of the workflow.
 pub const WEBHOOK_RESPOND_TIME: Duration = Duration::from_secs(30);
 

@@ -16,6 +16,7 @@ use crate::cut::op_as_number;
 use crate::event::OpNumber;
 use crate::event::json::{bytes_of_hex, hex_into};
 use crate::id::RunId;
+use crate::limits::{WEBHOOK_HEADERS_MAX, WEBHOOK_REPLY_BYTES_MAX};
 use crate::payload::Payload;
 use crate::run::{read_text, write_text};
 use crate::time::Timestamp;
@@ -130,16 +131,28 @@ pub struct WebhookTerms {
     /// How the server responds.
     #[serde(default, skip_serializing_if = "WebhookResponse::is_default")]
     pub response: WebhookResponse,
+    /// Where the servers of the worker that took the token can be reached, without a slash at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub public_url: Option<String>,
 }
 
 impl WebhookTerms {
+    /// The allowed methods.
+    pub fn allowed_methods(&self) -> Vec<&str> {
+        match self.methods.is_empty() {
+            true => vec!["POST"],
+            false => self.methods.iter().map(String::as_str).collect(),
+        }
+    }
+
     /// Whether requests with this method are accepted.
     pub fn allows(&self, method: &str) -> bool {
-        if self.methods.is_empty() {
-            method == "POST"
-        } else {
-            self.methods.iter().any(|known| known == method)
-        }
+        self.allowed_methods().contains(&method)
+    }
+
+    /// The address to which requests are sent; `None` if the worker that took the token did not know it.
+    pub fn url(&self, token: &str) -> Option<String> {
+        self.public_url.as_ref().map(|public_url| format!("{public_url}/webhooks/{token}"))
     }
 }
 
@@ -162,7 +175,7 @@ pub enum WebhookResponse {
     #[default]
     Accepted,
     /// A fixed response, when the request is stored.
-    Fixed(FixedResponse),
+    Fixed(WebhookReply),
     /// The response of the workflow, or 202 if it does not respond in time.
     ByWorkflow,
 }
@@ -173,9 +186,9 @@ impl WebhookResponse {
     }
 }
 
-/// A response to an HTTP request.
+/// The response to a request to a webhook.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FixedResponse {
+pub struct WebhookReply {
     /// The status code.
     pub status: u16,
     /// The headers, by name.
@@ -184,6 +197,50 @@ pub struct FixedResponse {
     /// The body.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub body: String,
+}
+
+impl WebhookReply {
+    /// A response with this status and a text.
+    pub fn new(status: u16, body: impl Into<String>) -> Self {
+        Self { status, headers: Vec::new(), body: body.into() }
+    }
+
+    /// Adds a header. Allowed are `content-type`, `location`, `retry-after`, and those that begin with `x-`, except for
+    /// `x-content-type-options` and `x-frame-options`.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.push((name.into().to_ascii_lowercase(), value.into()));
+        self
+    }
+
+    /// Why it cannot be sent, if there is a reason. The response to a webhook must not change what browsers think of the
+    /// server, which may also have a dashboard.
+    pub fn problem(&self) -> Option<String> {
+        if !(200..=599).contains(&self.status) {
+            return Some(format!("status {} is not one from 200 to 599", self.status));
+        }
+        if self.body.len() > WEBHOOK_REPLY_BYTES_MAX {
+            let bytes = self.body.len();
+            return Some(format!("the body has {bytes} bytes, the limit is {WEBHOOK_REPLY_BYTES_MAX}"));
+        }
+        if self.headers.len() > WEBHOOK_HEADERS_MAX {
+            return Some(format!("it has more than {WEBHOOK_HEADERS_MAX} headers"));
+        }
+        self.headers.iter().find_map(|(name, value)| {
+            let is_other = !["content-type", "location", "retry-after"].contains(&name.as_str());
+            let is_custom = name.starts_with("x-")
+                && !["x-content-type-options", "x-frame-options"].contains(&name.as_str())
+                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+            if is_other && !is_custom {
+                return Some(format!(
+                    "a response cannot have header `{name}`; allowed are `content-type`, `location`, `retry-after` and \
+                     names that begin with `x-`"
+                ));
+            }
+            let is_bad = |byte: u8| byte != b'\t' && !(b' '..=b'~').contains(&byte);
+            value.bytes().any(is_bad).then(|| format!("the value of header `{name}` is not printable ASCII"))
+        })
+    }
 }
 
 /// A token in the directory.
@@ -315,6 +372,32 @@ mod tests {
         assert!(!stored(Some(Duration::from_micros(5)), None).is_taken_from(other, ended, now));
         assert!(stored(None, Some(11)).is_taken_from(other, TokenOwner::Deleted, now));
         assert!(!stored(None, Some(10)).is_taken_from(other, TokenOwner::Open, now));
+    }
+
+    #[test]
+    fn a_reply_cannot_change_what_browsers_think_of_the_server() {
+        let plain = WebhookReply::new(200, "ok").header("Content-Type", "text/plain").header("X-Trace", "1");
+        assert_eq!(plain.problem(), None);
+        for name in ["set-cookie", "access-control-allow-origin", "content-length", "x-frame-options", "x-a b", ""] {
+            let problem = WebhookReply::new(200, "").header(name, "1").problem().unwrap();
+            assert!(problem.contains(name), "{problem}");
+        }
+        assert!(plain.clone().header("x-trace", "a\r\nset-cookie: b").problem().is_some());
+        assert!(WebhookReply::new(199, "").problem().is_some() && WebhookReply::new(600, "").problem().is_some());
+        assert!(WebhookReply::new(200, "a".repeat(WEBHOOK_REPLY_BYTES_MAX + 1)).problem().is_some());
+    }
+
+    #[test]
+    fn a_webhook_accepts_posts_unless_it_declares_other_methods() {
+        let methods = |methods: &[&str]| WebhookTerms {
+            methods: methods.iter().map(|&method| method.to_owned()).collect(),
+            ..WebhookTerms::default()
+        };
+        assert!(methods(&[]).allows("POST") && !methods(&[]).allows("GET"));
+        assert!(methods(&["GET"]).allows("GET") && !methods(&["GET"]).allows("POST"));
+        let known = WebhookTerms { public_url: Some("https://a.example/b".into()), ..WebhookTerms::default() };
+        assert_eq!(known.url("t").as_deref(), Some("https://a.example/b/webhooks/t"));
+        assert_eq!(methods(&[]).url("t"), None);
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::iteration::{IterationCut, IterationEnded};
 use crate::payload::{Payload, PayloadError};
 use crate::run::{Status, Tags};
 use crate::time::Timestamp;
+use crate::token::WebhookTerms;
 
 use self::changes::{cancel_operation, fire, start_child};
 
@@ -80,6 +81,8 @@ pub struct OperationView {
     pub rejected: Vec<Rejection>,
     /// The token of an open hook, or of the hook for which it waits.
     pub token: Option<Arc<str>>,
+    /// How HTTP requests to the token of an open hook are handled, if it is a webhook.
+    pub webhook: Option<Arc<WebhookTerms>>,
     /// Whether a replay skips it: an earlier generation of the run requested it, or the run before it was retried.
     pub is_skipped: bool,
 }
@@ -151,6 +154,7 @@ impl OperationView {
             undoes: None,
             rejected: Vec::new(),
             token: None,
+            webhook: None,
             is_skipped: false,
         }
     }
@@ -344,6 +348,7 @@ impl HistoryReader {
             Event::TokenRequested(requested) => {
                 new(requested.op, OperationKind::OpenHook, &requested.name, &|hook| {
                     hook.token = Some(requested.token.clone());
+                    hook.webhook.clone_from(&requested.webhook);
                     hook.input.clone_from(&requested.metadata);
                 });
             }

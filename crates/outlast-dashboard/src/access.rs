@@ -2,11 +2,14 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use axum::body::Body;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
+use http_body_util::BodyExt;
 use outlast_api::{Caller, Problem, ProblemCode, Role};
+use outlast_core::event::hidden_tokens::without_generated_tokens;
 
 use crate::app::App;
 use crate::config::Admission;
@@ -56,16 +59,35 @@ pub(crate) async fn admit(State(app): State<App>, mut request: Request, next: Ne
     });
     match admitted {
         Ok(caller) => {
+            let hides_tokens = !caller.role.includes(Role::Operate);
             request.extensions_mut().insert(caller);
-            let Some(session) = session else { return next.run(request).await };
-            request.extensions_mut().insert(session.clone());
-            with_session(&app, session, request, next).await
+            let response = match session {
+                None => next.run(request).await,
+                Some(session) => {
+                    request.extensions_mut().insert(session.clone());
+                    with_session(&app, session, request, next).await
+                }
+            };
+            if hides_tokens { hide_tokens(response) } else { response }
         }
         Err(problem) => {
             let site = Site::of_stranger(&app, &request);
             problem_response(&site, &problem)
         }
     }
+}
+
+/// A response without generated tokens, for those who may not send to hooks. A workflow may put them anywhere, for example a
+/// URL into the input of a step. Each frame of the body contains whole values.
+fn hide_tokens(response: Response) -> Response {
+    response.map(|body| {
+        Body::new(body.map_frame(|frame| {
+            frame.map_data(|data| match without_generated_tokens(&data) {
+                Some(changed) => changed.into(),
+                None => data,
+            })
+        }))
+    })
 }
 
 /// Answers a request of a session, and keeps the session's cookie fresh. Streams do not count as use.

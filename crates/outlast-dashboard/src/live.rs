@@ -148,7 +148,7 @@ impl RunReader {
         }
         let mut site = self.site.clone();
         site.now = now;
-        let shown = RunParts::read(&self.app, self.id, self.part.clone()).await?;
+        let shown = RunParts::read(&self.app, &self.site.caller, self.id, self.part.clone()).await?;
         let parts = [
             ("run-head", shown.head(&site)),
             ("why", shown.why(&site)),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use outlast::webhook::WebhookSecrets;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::keys::AccessKeys;
@@ -13,6 +14,8 @@ pub struct Config {
     pub(crate) access: AccessMode,
     pub(crate) is_read_only: bool,
     pub(crate) allowed_hosts: Vec<String>,
+    pub(crate) has_webhooks: bool,
+    pub(crate) webhook_secrets: WebhookSecrets,
     pub(crate) shutdown: CancellationToken,
 }
 
@@ -38,7 +41,14 @@ impl Config {
     }
 
     fn new(access: AccessMode) -> Self {
-        Self { access, is_read_only: false, allowed_hosts: Vec::new(), shutdown: CancellationToken::new() }
+        Self {
+            access,
+            is_read_only: false,
+            allowed_hosts: Vec::new(),
+            has_webhooks: true,
+            webhook_secrets: WebhookSecrets::new(),
+            shutdown: CancellationToken::new(),
+        }
     }
 
     /// Refuses all requests that change something.
@@ -55,8 +65,24 @@ impl Config {
         self
     }
 
+    /// Gives the server a secret with which it checks the signatures of requests to webhooks, by the name that
+    /// [`verify`](outlast::webhook::WebhookOperation::verify) uses. A name may have several secrets, while a sender replaces
+    /// one. Secrets are never recorded or shown.
+    #[must_use]
+    pub fn webhook_secret(mut self, name: impl Into<String>, secret: impl Into<String>) -> Self {
+        self.webhook_secrets = self.webhook_secrets.with(name, secret);
+        self
+    }
+
+    /// Does not accept requests to webhooks: the routes below `/webhooks` do not exist.
+    #[must_use]
+    pub fn without_webhooks(mut self) -> Self {
+        self.has_webhooks = false;
+        self
+    }
+
     /// When this token is cancelled, the server is no longer ready, streams end with `bye`, and requests that wait for
-    /// the end of a run are answered.
+    /// the end of a run, or for the response of a workflow to a webhook, are answered.
     #[must_use]
     pub fn shutdown(mut self, token: CancellationToken) -> Self {
         self.shutdown = token;

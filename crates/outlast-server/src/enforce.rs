@@ -3,18 +3,21 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use axum::extract::{ConnectInfo, Request};
+use axum::body::Body;
+use axum::extract::{ConnectInfo, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use http_body_util::BodyExt;
 use outlast::core::Clock;
-use outlast::{SystemClock, TraceContext};
-use outlast_api::{Caller, Problem, ProblemCode};
+use outlast::core::event::hidden_tokens::without_generated_tokens;
+use outlast::{RunId, SystemClock, TraceContext};
+use outlast_api::{Caller, Problem, ProblemCode, Role};
 use tracing::{Instrument, Span};
 
 use crate::access::origin::{check_host, check_origin};
 use crate::access::{AccessMode, bearer, local, refuse_key_in_address};
-use crate::extract::By;
+use crate::extract::{By, PathOf};
 use crate::reply::ProblemReply;
 use crate::routes::{RequiredRole, RouteInfo, TimeLimit};
 use crate::state::{AppState, ServerState};
@@ -27,6 +30,10 @@ const WAIT_TIME: Duration = Duration::from_secs(70);
 
 /// The target of log lines about actions: who did what, and how it was answered.
 const AUDIT: &str = "outlast_audit";
+
+/// The run that an action concerned, as an extension of the response, if its route does not name it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ActedOn(pub(crate) RunId);
 
 /// Answers a request of a route if its caller may make it.
 pub(crate) async fn enforce(state: AppState, route: RouteInfo, request: Request, next: Next) -> Response {
@@ -42,17 +49,19 @@ pub(crate) async fn enforce(state: AppState, route: RouteInfo, request: Request,
 
 async fn answer(state: &AppState, route: &RouteInfo, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
-    let mut audited = None;
+    let target = target_of(&mut parts, route).await;
+    let (mut audited, mut hides_tokens) = (None, false);
     match state.admit(&parts, route).await {
         Ok(Some(caller)) => {
-            audited = route.action.map(|action| (action, caller.actor.clone(), parts.uri.path().to_owned()));
+            audited = route.action.map(|action| (action, caller.actor.clone()));
+            hides_tokens = !caller.role.includes(Role::Operate);
             parts.extensions.insert(By(caller));
         }
         Ok(None) => {}
         Err(problem) => {
             state.metrics.refused(&problem.code);
             if let Some(action) = route.action.filter(|_| problem.is(ProblemCode::Forbidden)) {
-                tracing::warn!(target: AUDIT, %action, path = parts.uri.path(), why = problem.detail, "refused");
+                tracing::warn!(target: AUDIT, %action, route = route.path, on = target, why = problem.detail, "refused");
             }
             return ProblemReply::from(problem).into_response();
         }
@@ -61,15 +70,17 @@ async fn answer(state: &AppState, route: &RouteInfo, request: Request, next: Nex
     let time = match route.time {
         TimeLimit::Ordinary => ORDINARY_TIME,
         TimeLimit::Wait => WAIT_TIME,
-        TimeLimit::Stream => return answer.await,
+        TimeLimit::Stream => return shown(answer.await, hides_tokens),
     };
     match tokio::time::timeout(time, answer).await {
         Ok(response) => {
-            if let Some((action, actor, path)) = audited {
+            if let Some((action, actor)) = audited {
                 let status = response.status().as_u16();
-                tracing::info!(target: AUDIT, %action, actor, path, status, "an action was answered");
+                let acted_on = response.extensions().get::<ActedOn>().map(|ActedOn(run)| run.to_string());
+                let on = acted_on.or(target);
+                tracing::info!(target: AUDIT, %action, actor, route = route.path, on, status, "an action was answered");
             }
-            response
+            shown(response, hides_tokens)
         }
         Err(_) => {
             let detail = "the request took too long; whether it took effect is not known";
@@ -78,9 +89,36 @@ async fn answer(state: &AppState, route: &RouteInfo, request: Request, next: Nex
     }
 }
 
+/// The run or schedule that the path of an action names. The whole path is not for logs: it may contain a token.
+async fn target_of(parts: &mut Parts, route: &RouteInfo) -> Option<String> {
+    route.action?;
+    let path = PathOf::from_request_parts(parts, &()).await.ok()?;
+    path.text("id").ok().map(str::to_owned)
+}
+
+/// A response as its caller may see it: without generated tokens for those who may not send to hooks. A workflow may put
+/// them anywhere, for example a URL into the input of a step. Each frame of the body contains whole values.
+fn shown(response: Response, hides_tokens: bool) -> Response {
+    if !hides_tokens {
+        return response;
+    }
+    response.map(|body| {
+        Body::new(body.map_frame(|frame| {
+            frame.map_data(|data| match without_generated_tokens(&data) {
+                Some(changed) => changed.into(),
+                None => data,
+            })
+        }))
+    })
+}
+
 impl ServerState {
     /// The caller of a request, if it may be made. Public routes need none.
     async fn admit(&self, request: &Parts, route: &RouteInfo) -> Result<Option<Caller>, Problem> {
+        if route.is_webhook() {
+            // Its address belongs to the sender.
+            return Ok(None);
+        }
         refuse_key_in_address(request)?;
         if route.required == RequiredRole::Public {
             return Ok(None);
@@ -161,7 +199,6 @@ fn peer(request: &Parts) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use axum::Router;
-    use axum::body::Body;
     use axum::middleware::from_fn;
     use axum::routing::post;
     use outlast::Client;

@@ -7,3 +7,4 @@ pub(crate) mod runs;
 pub(crate) mod schedules;
 pub(crate) mod start;
 pub(crate) mod streams;
+pub(crate) mod webhooks;

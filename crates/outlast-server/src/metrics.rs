@@ -25,8 +25,8 @@ use text::MetricsText;
 /// The upper bounds of the buckets of durations, in seconds.
 const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
 
-/// How the routes of webhooks begin.
-const WEBHOOKS: &str = "/webhooks/";
+/// The methods that are label values. A route that accepts every method would have as many as its senders invent.
+const METHODS: [&str; 7] = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"];
 
 /// What the server counts.
 #[derive(Debug, Default)]
@@ -37,9 +37,9 @@ pub(crate) struct HttpMetrics {
 #[derive(Debug, Default)]
 struct Counted {
     /// The number of requests, by method, route and status.
-    requests: BTreeMap<(String, &'static str, u16), u64>,
+    requests: BTreeMap<(&'static str, &'static str, u16), u64>,
     /// Durations, by method and route.
-    durations: BTreeMap<(String, &'static str), Durations>,
+    durations: BTreeMap<(&'static str, &'static str), Durations>,
     /// Requests that were refused before their handler, by reason.
     auth_failures: BTreeMap<&'static str, u64>,
     /// Requests to webhooks, by outcome.
@@ -56,18 +56,21 @@ struct Durations {
 impl HttpMetrics {
     /// Counts a request of a route.
     pub(crate) fn request(&self, method: &str, route: &'static str, status: u16, time: Duration) {
+        let method = METHODS.iter().find(|known| **known == method).copied().unwrap_or("other");
         let seconds = time.as_secs_f64();
         let mut counted = self.counted.lock();
-        if route.starts_with(WEBHOOKS) {
-            *counted.webhooks.entry(webhook_outcome(status)).or_default() += 1;
-        }
-        *counted.requests.entry((method.to_owned(), route, status)).or_default() += 1;
-        let durations = counted.durations.entry((method.to_owned(), route)).or_default();
+        *counted.requests.entry((method, route, status)).or_default() += 1;
+        let durations = counted.durations.entry((method, route)).or_default();
         durations.count += 1;
         durations.seconds += seconds;
         for (bucket, bound) in durations.buckets.iter_mut().zip(BUCKETS) {
             *bucket += u64::from(seconds <= bound);
         }
+    }
+
+    /// Counts what became of a request to a webhook.
+    pub(crate) fn webhook(&self, outcome: &'static str) {
+        *self.counted.lock().webhooks.entry(outcome).or_default() += 1;
     }
 
     /// Counts a request that was refused because of its caller.
@@ -90,13 +93,13 @@ impl HttpMetrics {
         text.family("outlast_http_requests_total", "counter", "Requests that were answered.");
         for ((method, route, status), count) in &counted.requests {
             let status = status.to_string();
-            let labels = [("method", method.as_str()), ("route", route), ("status", &status)];
+            let labels = [("method", *method), ("route", route), ("status", &status)];
             text.sample("outlast_http_requests_total", &labels, *count as f64);
         }
         let name = "outlast_http_request_duration_seconds";
         text.family(name, "histogram", "The time until the head of the response.");
         for ((method, route), durations) in &counted.durations {
-            let labels = [("method", method.as_str()), ("route", *route)];
+            let labels = [("method", *method), ("route", *route)];
             text.histogram(name, &labels, &BUCKETS, &durations.buckets, durations.count, durations.seconds);
         }
         text.family(
@@ -111,20 +114,6 @@ impl HttpMetrics {
         for (outcome, count) in &counted.webhooks {
             text.sample("outlast_webhook_requests_total", &[("outcome", outcome)], *count as f64);
         }
-    }
-}
-
-/// The value of the label `outcome` of a request to a webhook.
-fn webhook_outcome(status: u16) -> &'static str {
-    match status {
-        200..=299 => "accepted",
-        401 => "not_signed",
-        404 => "unknown",
-        410 => "ended",
-        413 => "too_large",
-        429 => "rate_limited",
-        500..=599 => "failed",
-        _ => "refused",
     }
 }
 

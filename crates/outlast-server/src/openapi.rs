@@ -66,12 +66,12 @@ fn schema_name<T: ToSchema>() -> String {
 fn document(prefix: &str) -> Value {
     let mut schemas = Schemas::default();
     let problem = schemas.add::<Problem>();
-    let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
+    let mut paths: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
     for route in route_table() {
         let described = route_schema(&route, &mut schemas);
         let operation = operation(&route, described, &problem);
         let method = route.method.as_str().to_ascii_lowercase();
-        paths.entry(route.path).or_default().insert(method, operation);
+        paths.entry(template(route.path)).or_default().insert(method, operation);
     }
     json!({
         "openapi": VERSION,
@@ -137,8 +137,14 @@ fn operation(route: &RouteInfo, described: RouteSchema, problem: &Value) -> Valu
     operation
 }
 
+/// The path as OpenAPI writes it.
+fn template(path: &str) -> String {
+    path.replace("{*", "{")
+}
+
 fn path_parameters(path: &str) -> impl Iterator<Item = &str> {
-    path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+    path.split('/')
+        .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}').map(|name| name.trim_start_matches('*')))
 }
 
 /// The method and the words of the path.
@@ -201,7 +207,8 @@ mod tests {
         let document = document("");
         let mut ids = BTreeSet::new();
         for route in route_table() {
-            let operation = &document["paths"][route.path][route.method.as_str().to_ascii_lowercase()];
+            let operation =
+                &document["paths"][template(route.path)][route.method.as_str().to_ascii_lowercase()];
             assert!(ids.insert(operation["operationId"].as_str().unwrap().to_owned()), "{operation}");
             let parameters = operation["parameters"].as_array().unwrap();
             for name in path_parameters(route.path) {

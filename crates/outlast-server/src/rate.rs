@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use outlast::Timestamp;
+use outlast::core::TokenHash;
+use outlast::core::limits::{WEBHOOK_BURST, WEBHOOK_REQUESTS_PER_SECOND};
 use outlast_api::{Problem, ProblemCode};
 use parking_lot::Mutex;
 
@@ -24,6 +26,8 @@ const KNOWN_MAX: usize = 10_000;
 pub(crate) struct RateLimits {
     requests: TokenBuckets<String>,
     failures: TokenBuckets<IpAddr>,
+    /// By the hash of the token of a webhook that exists.
+    webhooks: TokenBuckets<TokenHash>,
 }
 
 impl Default for RateLimits {
@@ -32,6 +36,7 @@ impl Default for RateLimits {
         Self {
             requests: TokenBuckets::new(REQUESTS_PER_SECOND, REQUESTS_PER_SECOND),
             failures: TokenBuckets::new(FAILURES_MAX, per_second),
+            webhooks: TokenBuckets::new(WEBHOOK_BURST.into(), WEBHOOK_REQUESTS_PER_SECOND.into()),
         }
     }
 }
@@ -44,6 +49,18 @@ impl RateLimits {
         }
         let detail =
             format!("a caller may make {REQUESTS_PER_SECOND} requests per second; wait, or use batches");
+        Err(Problem::new(ProblemCode::RateLimited, detail))
+    }
+
+    /// Refuses a request to a webhook that gets too many. Call it for webhooks that exist, so that nobody can fill the memory.
+    pub(crate) fn check_webhook(&self, token: TokenHash, now: Timestamp) -> Result<(), Problem> {
+        if self.webhooks.take(token, now) {
+            return Ok(());
+        }
+        let detail = format!(
+            "a webhook accepts {WEBHOOK_REQUESTS_PER_SECOND} requests per second, and {WEBHOOK_BURST} at once; send the request \
+             again later"
+        );
         Err(Problem::new(ProblemCode::RateLimited, detail))
     }
 
@@ -120,6 +137,18 @@ mod tests {
         assert_eq!(allowed("a", at(1_000)), 1_000, "unused requests do not add up");
         assert_eq!(allowed("a", at(999)), 0, "a clock that is set back gives nothing");
         assert!(limits.check_request("a", at(999)).unwrap_err().is(ProblemCode::RateLimited));
+    }
+
+    #[test]
+    fn a_webhook_gets_fifty_requests_per_second_and_a_hundred_at_once() {
+        let limits = RateLimits::default();
+        let (one, other) = (TokenHash::of("one"), TokenHash::of("other"));
+        let allowed = |token, now| (0..500).filter(|_| limits.check_webhook(token, now).is_ok()).count();
+        assert_eq!(
+            (allowed(one, at(0)), allowed(other, at(0)), allowed(one, at(1)), allowed(one, at(9))),
+            (100, 100, 50, 100)
+        );
+        assert!(limits.check_webhook(one, at(9)).unwrap_err().is(ProblemCode::RateLimited));
     }
 
     #[test]

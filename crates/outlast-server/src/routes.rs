@@ -10,7 +10,7 @@ use outlast_api::{Action, ProblemCode, Role};
 
 use crate::enforce::enforce;
 use crate::guard::guard;
-use crate::handlers::{control, fleet, history, runs, schedules, start, streams};
+use crate::handlers::{control, fleet, history, runs, schedules, start, streams, webhooks};
 use crate::reply::ProblemReply;
 use crate::state::AppState;
 use crate::{health, live, metrics};
@@ -49,6 +49,17 @@ pub(crate) enum TimeLimit {
     Ordinary,
     Wait,
     Stream,
+}
+
+/// The route of a webhook, and of what is below it.
+pub(crate) const WEBHOOK: &str = "/webhooks/{token}";
+const WEBHOOK_WITH_PATH: &str = "/webhooks/{token}/{*path}";
+
+impl RouteInfo {
+    /// Whether it is a route of webhooks, which senders call that are not users of the API.
+    pub(crate) fn is_webhook(&self) -> bool {
+        self.path.starts_with(WEBHOOK)
+    }
 }
 
 /// All routes.
@@ -124,7 +135,20 @@ fn rows() -> Vec<Row> {
     ));
     rows.extend(action_rows());
     rows.extend(schedule_rows());
+    rows.extend(webhook_rows());
     rows
+}
+
+/// The routes of webhooks. They have every method, because each webhook says which it allows.
+fn webhook_rows() -> Vec<Row> {
+    let row = |path, summary| {
+        let row = Row::new(Method::POST, path, RequiredRole::Public, summary, || any(webhooks::accept));
+        row.lasting(TimeLimit::Wait)
+    };
+    vec![
+        row(WEBHOOK, "A request to a webhook"),
+        row(WEBHOOK_WITH_PATH, "A request to a path below a webhook"),
+    ]
 }
 
 fn read_rows() -> Vec<Row> {
@@ -175,7 +199,12 @@ fn action_rows() -> Vec<Row> {
     vec![
         Row::act(Action::Start, "/api/runs", "Start a run", || post(start::start)),
         Row::act(Action::StartBatch, "/api/runs/batch", "Start many runs", || post(start::batch)),
-        Row::act(Action::Send, "/api/runs/{id}/hooks/{name}", "Send to a hook", || post(start::send)),
+        Row::act(Action::Send, "/api/runs/{id}/hooks/{name}", "Send to a hook", || post(start::send))
+            .lasting(TimeLimit::Wait),
+        Row::act(Action::SendToToken, "/api/hooks/{token}", "Send to the run that holds a token", || {
+            post(start::send_to_token)
+        })
+        .lasting(TimeLimit::Wait),
         Row::act(Action::Cancel, "/api/runs/{id}/cancel", "Ask it to stop", || post(control::cancel)),
         Row::act(Action::Terminate, "/api/runs/{id}/terminate", "End it without its code", || {
             post(control::terminate)
@@ -253,7 +282,8 @@ async fn not_found() -> ProblemReply {
 /// The router of all rows, each behind its own check.
 pub(crate) fn build(state: AppState) -> Router {
     let mut by_path: BTreeMap<&str, MethodRouter<AppState>> = BTreeMap::new();
-    for Row { info, handler } in rows() {
+    let rows = rows().into_iter().filter(|row| state.config.has_webhooks || !row.info.is_webhook());
+    for Row { info, handler } in rows {
         let (path, with) = (info.path, state.clone());
         let checked =
             handler().layer(from_fn(move |request, next| enforce(with.clone(), info.clone(), request, next)));

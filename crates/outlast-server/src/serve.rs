@@ -59,6 +59,8 @@ async fn serve_on(listener: impl Listen, app: Router, shutdown: CancellationToke
 pub trait ServeExt {
     /// Starts the worker, and serves the API on an address, such as `127.0.0.1:4700`. Await the returned call.
     ///
+    /// Unless the worker has a [public URL](WorkerBuilder::public_url), the URLs of webhooks contain this address.
+    ///
     /// Without a [`Config`], everyone on this machine may do everything, and the address must be a loopback address.
     fn serve(self, address: impl Into<String>) -> ServeCall;
 }
@@ -69,7 +71,8 @@ type StartFuture = Pin<Box<dyn Future<Output = Result<Worker, Error>> + Send>>;
 #[must_use = "nothing starts until the call is awaited"]
 pub struct ServeCall {
     client: outlast::Client,
-    start: StartFuture,
+    /// Starts the worker, whose server can be reached under this URL.
+    start: Box<dyn FnOnce(&str) -> StartFuture + Send>,
     address: String,
     config: Option<Config>,
 }
@@ -84,7 +87,7 @@ impl<S: Send + Sync + 'static> ServeExt for WorkerBuilder<S> {
     fn serve(self, address: impl Into<String>) -> ServeCall {
         ServeCall {
             client: self.client(),
-            start: Box::pin(self.start()),
+            start: Box::new(|url| Box::pin(self.default_public_url(url).start())),
             address: address.into(),
             config: None,
         }
@@ -105,7 +108,7 @@ impl ServeCall {
         let config = config.unwrap_or_else(Config::local).shutdown(shutdown.clone());
         let listener = bind(&address, is_local).await?;
         let address = listener.local_addr()?;
-        let worker = start.await?;
+        let worker = start(&format!("http://{address}")).await?;
         let built_ins = match config.is_read_only {
             true => None,
             false => Some(start_built_ins(&client).await?),

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use outlast::Client;
+use outlast::core::limits::WEBHOOK_WAITING_MAX;
 use outlast_api::Service;
+use tokio::sync::Semaphore;
 
 use crate::config::Config;
 use crate::live::LiveHub;
@@ -21,11 +23,14 @@ pub(crate) struct ServerState {
     pub(crate) live: LiveHub,
     pub(crate) metrics: HttpMetrics,
     pub(crate) rates: RateLimits,
+    /// Requests to webhooks that wait for the response of a workflow.
+    pub(crate) held_webhooks: Semaphore,
 }
 
 impl ServerState {
     pub(crate) fn new(client: Client, config: Config) -> AppState {
         let (live, metrics, rates) = (LiveHub::default(), HttpMetrics::default(), RateLimits::default());
-        Arc::new(Self { service: Service::new(client), config, live, metrics, rates })
+        let (service, held_webhooks) = (Service::new(client), Semaphore::new(WEBHOOK_WAITING_MAX));
+        Arc::new(Self { service, config, live, metrics, rates, held_webhooks })
     }
 }

@@ -34,3 +34,7 @@ mod served;
 mod starting;
 #[path = "api/table.rs"]
 mod table;
+#[path = "api/tokens.rs"]
+mod tokens;
+#[path = "api/webhooks.rs"]
+mod webhooks;

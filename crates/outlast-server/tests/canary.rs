@@ -71,6 +71,23 @@ async fn strict(_ctx: Context, number: u64) -> Result<u64, Error> {
     Ok(number)
 }
 
+#[workflow]
+async fn notified(ctx: Context) -> Result<String, Error> {
+    let webhook = ctx.webhook("paid").await?;
+    Ok(webhook.next().await?.text()?.to_owned())
+}
+
+/// The token of the webhook that a run has opened.
+async fn token_of(client: &Client, run: outlast::RunId) -> String {
+    loop {
+        let operations = client.operations(run).await.unwrap();
+        if let Some(token) = operations.iter().find_map(|operation| operation.token.as_deref()) {
+            return token.to_owned();
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
 /// Sends one request, and returns the status and the body.
 async fn send(address: &str, method: &str, path: &str, key: &str, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
@@ -93,7 +110,8 @@ async fn payloads_and_keys_are_nowhere_but_in_the_world() {
     let folder = tempfile::tempdir().unwrap();
     let world =
         outlast::open(&format!("sqlite:{}", folder.path().join("canary.db").display())).await.unwrap();
-    let worker = Worker::builder(world.clone()).register((pay, note, strict, charge)).start().await.unwrap();
+    let worker =
+        Worker::builder(world.clone()).register((pay, note, strict, charge, notified)).start().await.unwrap();
     let client = Client::new(world);
     let keys = [Role::Metrics, Role::Read, Role::Operate]
         .map(|role| AccessKey::generate(role.as_str(), role).unwrap());
@@ -134,6 +152,19 @@ async fn payloads_and_keys_are_nowhere_but_in_the_world() {
         assert!((400..500).contains(&status), "{method} {path}: {status} {body}");
         refusals.push(body);
     }
+    let webhook_run = client.start(notified, ()).await.unwrap();
+    let token = token_of(&client, webhook_run.id()).await;
+    for (path, key, expected) in [
+        (format!("/api/hooks/{token}"), read, 403),
+        (format!("/api/hooks/{token}"), operate, 200),
+        (format!("/webhooks/{token}/a?b={token}"), read, 202),
+        (format!("/webhooks/{token}0"), read, 404),
+    ] {
+        let (status, body) = send(&address, "POST", &path, key, "{}").await;
+        assert_eq!(status, expected, "{body}");
+        refusals.push(body);
+    }
+    assert_eq!(webhook_run.output().await.unwrap(), "{}");
     let (status, text) = send(&address, "GET", "/metrics", metrics, "").await;
     assert_eq!(status, 200);
     // What a caller sent wrongly may come back to the caller, but must not be logged.
@@ -146,6 +177,10 @@ async fn payloads_and_keys_are_nowhere_but_in_the_world() {
     worker.stop().await.unwrap();
 
     let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(
+        logged.contains("/api/hooks/{token}") && logged.contains(&webhook_run.id().to_string()),
+        "the audit log"
+    );
     assert!(logged.contains("outlast.step") && logged.contains("outlast.http"), "everything is logged");
     for (place, text) in [("the log", &logged), ("metrics", &text)]
         .into_iter()
@@ -156,5 +191,6 @@ async fn payloads_and_keys_are_nowhere_but_in_the_world() {
         for secret in &secrets {
             assert_eq!(line(secret), None, "an access key is in {place}");
         }
+        assert_eq!(line(&token), None, "a token is in {place}");
     }
 }

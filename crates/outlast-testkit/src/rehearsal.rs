@@ -3,6 +3,7 @@
 mod open;
 mod report;
 mod tokens;
+pub(crate) mod webhooks;
 
 use std::borrow::Borrow;
 use std::marker::PhantomData;

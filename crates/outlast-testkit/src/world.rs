@@ -3,6 +3,7 @@
 mod crash;
 mod schedules;
 mod timeout_report;
+mod webhooks;
 
 use std::any::Any;
 use std::fmt;
@@ -11,6 +12,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use outlast::sqlite::SqliteWorld;
+use outlast::test_support::rehearse::PUBLIC_URL;
 use outlast::{
     Client, Error, MemoryWorld, Register, RunHandle, RunId, RunView, Status, StepError, StepHandle, Wait,
     Worker, WorkerBuilder,
@@ -448,7 +450,8 @@ impl<S: Send + Sync + 'static> TestWorldBuilder<S> {
         let world = outlast::open_with_clock(&url, Arc::new(self.clock.clone())).await?;
         let (crashes, requests) = Crashes::new(Arc::new(self.clock.clone()));
         let crashing = CrashingWorld { inner: world.clone(), crashes: crashes.clone() };
-        let worker = self.worker.on(Arc::new(crashing)).local_to(world.clone());
+        let worker =
+            self.worker.on(Arc::new(crashing)).local_to(world.clone()).default_public_url(PUBLIC_URL);
         let worker = if self.is_trusting { worker } else { worker.paranoid() };
         let worker = Arc::new(Mutex::new(Some(worker.start().await?)));
         let client = Client::new(world.clone());

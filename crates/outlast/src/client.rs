@@ -65,7 +65,9 @@ use crate::ids;
 use crate::worker::outage::Outage;
 use crate::worker::{Worker, WorkerBuilder};
 
-pub use ask::AskCall;
+pub use ask::{AskCall, PostedAsk};
+#[cfg(feature = "webhooks")]
+pub(crate) use ask::{NOT_ANSWERED, TOKEN_MOVED};
 pub use backup::backup;
 pub(crate) use bulk::is_selected;
 pub use bulk::{Bulk, BulkCall, BulkRefusal};

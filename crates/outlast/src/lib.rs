@@ -64,9 +64,12 @@ mod telemetry;
 #[cfg(feature = "http")]
 pub mod http;
 
-// Signatures of webhooks, without I/O.
+// Hooks whose payloads are HTTP requests, and their signatures.
 #[cfg(feature = "webhooks")]
 pub mod webhook;
+
+#[cfg(any(feature = "http", feature = "webhooks"))]
+mod stored_body;
 
 mod bulk;
 mod clock;
@@ -117,8 +120,8 @@ pub use bulk::{BulkProblem, BulkProgress, BulkState, BulkStop};
 pub use client::{
     AskCall, Attempting, Because, Bulk, BulkCall, BulkHandle, BulkRefusal, Cancel, Chunk, ChunkPage, Client,
     Compensating, ComputedSchedule, ConfirmedSchedule, Controlled, DurableBulkCall, EventView, EventsCall,
-    Explanation, JoinedWorker, KeyedRun, ListCall, NextTry, OperationsCall, PauseCall, Probe, RestartCall,
-    Retried, RetryCall, RunHandle, ScheduleBuilder, ScheduleCall, ScheduleHandle, SchedulePage,
+    Explanation, JoinedWorker, KeyedRun, ListCall, NextTry, OperationsCall, PauseCall, PostedAsk, Probe,
+    RestartCall, Retried, RetryCall, RunHandle, ScheduleBuilder, ScheduleCall, ScheduleHandle, SchedulePage,
     SchedulesCall, SendCall, StartAndSendCall, StartCall, StartManyCall, StateWatch, Stopping, StreamCall,
     StreamItem, StreamTail, TerminateCall, TokenDelivery, TokenSendCall, Waiting, Within, backup,
 };

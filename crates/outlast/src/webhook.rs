@@ -1,25 +1,37 @@
-//! Signatures of webhooks: checks that a request comes from who it claims, before its payload is sent to a run.
+//! Webhooks: hooks whose payloads are HTTP requests, and the signatures of such requests.
 //!
-//! Two forms are supported: [`StandardWebhooks`], with a timestamp and a delivery id, and [`HmacSha256`], the plain
-//! signature of the body. Both accept several secrets, so that a secret can be replaced without a gap. Nothing here reads
-//! a clock or the network.
+//! A workflow opens a webhook with [`Context::webhook`](crate::Context::webhook), and gets a URL. A server of
+//! `outlast-server` accepts the requests to it; [`Client::webhook`](crate::Client::webhook) is what it uses, for servers of
+//! your own.
+//!
+//! Two forms of signatures are supported: [`StandardWebhooks`], with a timestamp and a delivery id, and [`HmacSha256`], the
+//! plain signature of the body. Both accept several secrets, so that a secret can be replaced without a gap.
 //!
 //! ```
 //! use outlast::prelude::*;
-//! use outlast::webhook::{StandardWebhooks, WebhookError};
-//! use outlast::{RunId, Timestamp};
+//! use outlast::webhook::WebhookRequest;
 //!
-//! # struct Request { headers: std::collections::BTreeMap<String, String>, body: Vec<u8> }
-//! async fn paid(client: &Client, run: RunId, request: Request, now: Timestamp) -> Result<(), Box<dyn std::error::Error>> {
-//!     let webhooks = StandardWebhooks::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")?;
-//!     let header = |name: &str| request.headers.get(name).map(String::as_str);
-//!     let delivery = webhooks.verify(header, &request.body, now)?;
-//!     // However often it is delivered, the run gets it once.
-//!     let payload: serde_json::Value = serde_json::from_slice(&request.body)?;
-//!     client.send(run, "paid", &payload).key(delivery.id).await?;
-//!     Ok(())
+//! #[workflow]
+//! async fn payment(ctx: Context) -> Result<u64, Error> {
+//!     let paid = ctx.webhook("paid").verify("bank").await?;
+//!     ctx.publish(&paid.url()?); // for whoever sends the requests
+//!     let request = paid.next().timeout("3d").await?;
+//!     request.json()
 //! }
+//!
+//! // In a test, which needs no server and no signature:
+//! let mut run = outlast_testkit::Rehearsal::of(payment, ());
+//! run.receives_request("paid", WebhookRequest::post("4200"));
+//! assert_eq!(run.output().unwrap(), 4200);
 //! ```
+
+mod open;
+
+mod request;
+
+mod ingress;
+
+mod secrets;
 
 mod standard;
 
@@ -30,7 +42,13 @@ use std::fmt;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
+pub use outlast_core::{WebhookReply, WebhookResponse, WebhookTerms};
+
 pub use self::hmac_sha256::HmacSha256;
+pub use self::ingress::{AcceptedWebhook, WebhookEntry, WebhookRefusal};
+pub use self::open::{NextWebhookRequest, OpenWebhook, ReceivedRequest, WebhookOperation};
+pub use self::request::WebhookRequest;
+pub use self::secrets::WebhookSecrets;
 pub use self::standard::{StandardWebhooks, VerifiedWebhook};
 
 /// Why a request is not accepted, or a secret cannot be used. It contains neither the secret nor the right signature.

@@ -77,6 +77,7 @@ mod mechanics {
     mod unreadable_histories;
     mod versions;
     mod views;
+    mod webhooks;
     mod withdrawn_queued_steps;
     mod withheld_attempts;
     mod worker_selection;

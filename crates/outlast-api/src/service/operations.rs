@@ -8,6 +8,7 @@ use outlast_core::{OpNumber, OperationKind, OperationView, Payload, RunId, TurnR
 use super::problems::of_error;
 use super::{Service, convert};
 use crate::cursor::{Cursor, PageDirection};
+use crate::hook::WebhookJson;
 use crate::operation::{AttemptJson, OperationFilter, OperationJson, RejectionJson};
 use crate::page::{ItemPage, PageRequest};
 use crate::payload::PayloadAmount;
@@ -100,6 +101,7 @@ impl Service {
             tags: view.tags.clone(),
             undoes: view.undoes.map(|op| op.0),
             rejected: view.rejected.iter().map(rejection).collect(),
+            webhook: view.webhook.as_deref().map(WebhookJson::of),
             skipped: view.is_skipped,
         }
     }

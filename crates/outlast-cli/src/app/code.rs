@@ -30,6 +30,8 @@ pub(crate) struct WorkerOptions {
     pub(crate) queues: Vec<String>,
     /// The codec of payloads.
     pub(crate) codec: Option<SharedCodec>,
+    /// Where the server can be reached, with which the URLs of webhooks begin.
+    pub(crate) public_url: Option<String>,
 }
 
 /// The code of a program, whatever the type of its state.
@@ -74,6 +76,10 @@ impl<S: Send + Sync + 'static> Code<S> {
         }
         let changes = self.code.into_iter().chain(self.settings);
         let builder = changes.fold(plain.state(state), |builder, change| change(builder));
+        let builder = match options.public_url {
+            Some(url) => builder.public_url(url),
+            None => builder,
+        };
         Ok(if options.queues.is_empty() { builder } else { builder.queues(options.queues) })
     }
 }

@@ -249,16 +249,39 @@ pub(crate) struct RestartArgs {
     pub(crate) wait: bool,
 }
 
-/// A payload for a hook.
+/// A payload for a hook or a token.
 #[derive(Clone, Debug, Args)]
+#[command(
+    override_usage = "outlast send [OPTIONS] <RUN> <HOOK> [PAYLOAD]\n       outlast send [OPTIONS] --token <TOKEN> [PAYLOAD]"
+)]
 pub(crate) struct SendArgs {
     #[command(flatten)]
-    pub(crate) run: ShowArgs,
-    /// The name of the hook
-    pub(crate) hook: String,
-    /// The payload: JSON, @FILE, or - for standard input; `null` unless given
-    #[arg(value_name = "PAYLOAD")]
-    pub(crate) payload: Option<String>,
+    pub(crate) to: PayloadArgs,
+}
+
+/// A payload whose sender waits for the reply.
+#[derive(Clone, Debug, Args)]
+#[command(
+    override_usage = "outlast ask [OPTIONS] <RUN> <HOOK> [PAYLOAD]\n       outlast ask [OPTIONS] --token <TOKEN> [PAYLOAD]"
+)]
+pub(crate) struct AskArgs {
+    #[command(flatten)]
+    pub(crate) to: PayloadArgs,
+    /// How long to wait for the reply; at most 60s
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    pub(crate) within: String,
+}
+
+/// A payload, and where it goes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PayloadArgs {
+    /// The run and the name of its hook, unless there is a token; then the payload: JSON, @FILE, or - for standard input;
+    /// `null` unless given
+    #[arg(value_name = "RUN HOOK PAYLOAD", num_args = 0..=3)]
+    pub(crate) words: Vec<String>,
+    /// The token of a hook, instead of a run and a hook; @FILE or - keeps it out of the list of processes
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
     /// A key: a payload that is sent again with it is not delivered twice
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
@@ -308,7 +331,13 @@ Examples:
 pub(super) const SEND_EXAMPLES: &str = r#"Examples:
   outlast send order-42 rating 5
   outlast send @last approval '{"by":"ada"}' --key approval-1
-  outlast send order-42 document @scan.json"#;
+  outlast send order-42 document @scan.json
+  outlast send --token @token.txt '{"by":"ada"}'"#;
+
+/// Examples of `ask`.
+pub(super) const ASK_EXAMPLES: &str = r#"Examples:
+  outlast ask order-42 quote 7                    prints the reply
+  outlast ask --token @token.txt 7 --within 5s --key quote-1"#;
 
 /// Examples of a retry.
 pub(super) const RETRY_EXAMPLES: &str = "\

@@ -55,6 +55,13 @@ pub(crate) struct ServeArgs {
     /// Refuse all changes
     #[arg(long)]
     pub(crate) read_only: bool,
+    /// A secret for the signatures of webhooks, by its name: a file with one secret per line, the newest first; may be
+    /// repeated
+    #[arg(long, value_name = "NAME=FILE")]
+    pub(crate) webhook_secret_file: Vec<String>,
+    /// Do not accept requests to webhooks
+    #[arg(long)]
+    pub(crate) no_webhooks: bool,
     /// Let everybody who can connect do everything
     #[arg(long)]
     pub(crate) insecure_no_auth: bool,
@@ -78,6 +85,9 @@ pub(crate) struct WorkerArgs {
     /// Answer probes and serve metrics on this address, to everybody: `/livez`, `/readyz`, `/metrics`
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) probes: Option<std::net::SocketAddr>,
+    /// Where a server can be reached from outside, with which the URLs of webhooks begin [env: OUTLAST_PUBLIC_URL]
+    #[arg(long, value_name = "URL")]
+    pub(crate) public_url: Option<String>,
     /// Create the tables of the world if they are missing or outdated
     #[arg(long)]
     pub(crate) migrate: bool,
@@ -134,6 +144,7 @@ Examples:
   outlast serve --world postgres://app@db/shop --keys keys.json
   outlast serve --identity-header X-Forwarded-Email --trusted-proxy 10.0.0.7 --listen 10.0.0.8:4700
   outlast serve --keys keys.json --socket /run/outlast/outlast.sock
+  outlast serve --keys keys.json --webhook-secret-file stripe=stripe.secret
   outlast serve --insecure-no-auth     on this machine only, for a test";
 
 /// Examples of `mcp`.

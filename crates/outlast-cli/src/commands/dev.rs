@@ -12,6 +12,7 @@ use tokio::process::Command as Program;
 
 use super::CommandContext;
 use super::serve::{OpenSocket, ServerPlan, serve_until_signal};
+use super::worker::PUBLIC_URL;
 use crate::app::{WorkerCode, WorkerOptions};
 use crate::args::DevArgs;
 use crate::config::{LOCAL_WORLD, Origin, Target};
@@ -53,13 +54,14 @@ pub(super) async fn dev(
     let (socket, address) = OpenSocket::tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, args.port))).await?;
     let worker = match code {
         Some(code) => {
-            let options = WorkerOptions { codec: context.codec.clone(), ..WorkerOptions::default() };
+            let (codec, public_url) = (context.codec.clone(), Some(format!("http://{address}")));
+            let options = WorkerOptions { codec, public_url, ..WorkerOptions::default() };
             Some(code.start(world, options).await?)
         }
         None => None,
     };
     announce(console, &url, is_new, address, SystemClock.now().since(begin));
-    let program = keep_running(console, &args.command, &url);
+    let program = keep_running(console, &args.command, &url, address);
     tokio::select! {
         served = serve_until_signal(client, ServerPlan::local(), socket) => served?,
         failed = program => return Err(failed),
@@ -121,13 +123,17 @@ fn announce(console: &Console, url: &str, is_new: bool, address: SocketAddr, too
 }
 
 /// Starts the program again whenever it fails. Without a program it waits forever.
-async fn keep_running(console: &Console, command: &[String], url: &str) -> CommandError {
+async fn keep_running(console: &Console, command: &[String], url: &str, address: SocketAddr) -> CommandError {
     let Some((program, arguments)) = command.split_first() else { return std::future::pending().await };
     let mut wait = RESTART_MIN;
     loop {
         let begin = SystemClock.now();
-        let spawned =
-            Program::new(program).args(arguments).env("OUTLAST_WORLD", url).kill_on_drop(true).spawn();
+        let spawned = Program::new(program)
+            .args(arguments)
+            .env("OUTLAST_WORLD", url)
+            .env(PUBLIC_URL, format!("http://{address}"))
+            .kill_on_drop(true)
+            .spawn();
         let mut child = match spawned {
             Ok(child) => child,
             Err(error) => return CommandError::usage(format!("`{program}` cannot be started: {error}")),

@@ -28,6 +28,7 @@ pub(crate) async fn dispatch(
         Command::Explain(args) => explain::explain(context, &args.run).await,
         Command::Watch(args) => watch::watch(context, &args.run).await,
         Command::Send(args) => send::send(context, &args).await,
+        Command::Ask(args) => send::ask(context, &args).await,
         Command::Run(command) => run(context, command).await,
         Command::Stream(StreamCommand::List(args)) => stream::list(context, &args.run).await,
         Command::Stream(StreamCommand::Tail(args)) => stream::tail(context, &args).await,

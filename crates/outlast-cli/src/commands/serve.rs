@@ -4,7 +4,7 @@ mod listen;
 mod site;
 
 use outlast::Client;
-use outlast_server::{AccessKeys, TrustedProxy, router, start_built_ins};
+use outlast_server::{AccessKeys, Config, TrustedProxy, router, start_built_ins};
 use tokio_util::sync::CancellationToken;
 
 use super::CommandContext;
@@ -15,14 +15,16 @@ use crate::exit::{CommandError, Exit};
 pub(super) use listen::{OpenSocket, bind};
 pub(super) use site::{Callers, PageOptions};
 
-/// What is served, and to whom.
-#[derive(Clone, Debug)]
+/// What is served, and to whom. It contains secrets, so it has no debug text.
+#[derive(Clone)]
 pub(super) struct ServerPlan {
     pub(super) callers: Callers,
     /// What the pages show; without it there are none.
     pub(super) pages: Option<PageOptions>,
     pub(super) is_read_only: bool,
     pub(super) allowed_hosts: Vec<String>,
+    /// The secrets of webhooks with their names; without it requests to webhooks are not accepted.
+    pub(super) webhooks: Option<Vec<(String, String)>>,
 }
 
 impl ServerPlan {
@@ -33,7 +35,23 @@ impl ServerPlan {
             pages: Some(PageOptions::default()),
             is_read_only: false,
             allowed_hosts: Vec::new(),
+            webhooks: Some(Vec::new()),
         }
+    }
+
+    /// The configuration of the API.
+    fn api_config(&self) -> Config {
+        let mut config = self.callers.api_config();
+        for host in &self.allowed_hosts {
+            config = config.allow_host(host);
+        }
+        config = match &self.webhooks {
+            Some(secrets) => {
+                secrets.iter().fold(config, |config, (name, secret)| config.webhook_secret(name, secret))
+            }
+            None => config.without_webhooks(),
+        };
+        if self.is_read_only { config.read_only() } else { config }
     }
 }
 
@@ -77,11 +95,7 @@ pub(super) async fn serve_until_signal(
         true => None,
         false => Some(start_built_ins(&client).await?),
     };
-    let mut config = plan.callers.api_config().shutdown(shutdown.clone());
-    for host in &plan.allowed_hosts {
-        config = config.allow_host(host);
-    }
-    let config = if plan.is_read_only { config.read_only() } else { config };
+    let config = plan.api_config().shutdown(shutdown.clone());
     let app = match plan.pages {
         Some(options) => site::site(client, config, plan.callers, options),
         None => router(client, config),
@@ -122,7 +136,13 @@ fn plan(args: &ServeArgs) -> Result<ServerPlan, CommandError> {
         allowed_hosts: allowed_hosts.clone(),
     };
     let pages = (!args.no_dashboard).then_some(pages);
-    Ok(ServerPlan { callers, pages, is_read_only: args.read_only, allowed_hosts })
+    let mut secrets = Vec::new();
+    for named in &args.webhook_secret_file {
+        let (name, of_name) = read_secrets(named)?;
+        secrets.extend(of_name.into_iter().map(|secret| (name.to_owned(), secret)));
+    }
+    let webhooks = (!args.no_webhooks).then_some(secrets);
+    Ok(ServerPlan { callers, pages, is_read_only: args.read_only, allowed_hosts, webhooks })
 }
 
 /// Who may call.
@@ -142,6 +162,26 @@ fn callers(args: &ServeArgs, is_local: bool) -> Result<Callers, CommandError> {
             "a server needs access keys: give `--keys FILE` (see `outlast access create`), or \
              `--insecure-no-auth` on this machine only",
         )),
+    }
+}
+
+/// The name and the secrets of an argument `NAME=FILE`. The file has one secret per line.
+fn read_secrets(named: &str) -> Result<(&str, Vec<String>), CommandError> {
+    let Some((name, file)) =
+        named.split_once('=').filter(|(name, file)| !name.is_empty() && !file.is_empty())
+    else {
+        // The argument may be a secret.
+        return Err(CommandError::usage(
+            "`--webhook-secret-file` needs NAME=FILE, such as `stripe=stripe.secret`",
+        ));
+    };
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| CommandError::usage(format!("the file {file} cannot be read: {error}")))?;
+    let secrets: Vec<String> =
+        text.lines().map(str::trim).filter(|line| !line.is_empty()).map(Into::into).collect();
+    match secrets.is_empty() {
+        true => Err(CommandError::usage(format!("the file {file} has no secret; write one per line"))),
+        false => Ok((name, secrets)),
     }
 }
 
@@ -170,6 +210,8 @@ mod tests {
             allow_host: Vec::new(),
             base_url: None,
             read_only: false,
+            webhook_secret_file: Vec::new(),
+            no_webhooks: false,
             insecure_no_auth: false,
             insecure_no_tls: false,
         }
@@ -182,6 +224,20 @@ mod tests {
         assert_eq!(exit(&args("127.0.0.1:4700")), Some(2));
         assert_eq!(exit(&ServeArgs { insecure_no_auth: true, ..args("127.0.0.1:4700") }), None);
         assert_eq!(exit(&ServeArgs { insecure_no_auth: true, ..args("0.0.0.0:4700") }), Some(2));
+    }
+
+    #[test]
+    fn secrets_are_read_from_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("bank.secret");
+        std::fs::write(&file, "new\n\n old \n").unwrap();
+        let named = format!("bank={}", file.display());
+        let (name, secrets) = read_secrets(&named).unwrap();
+        assert_eq!((name, secrets), ("bank", vec!["new".to_owned(), "old".to_owned()]));
+        std::fs::write(&file, "\n").unwrap();
+        for wrong in [&*named, "bank", "=file", "bank=/no/such/file"] {
+            assert_eq!(read_secrets(wrong).unwrap_err().exit().code(), 2, "{wrong}");
+        }
     }
 
     #[test]

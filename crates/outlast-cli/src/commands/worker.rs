@@ -12,6 +12,9 @@ use crate::connect::{open_existing, world_url};
 use crate::exit::{CommandError, Exit};
 use crate::output::{Align, Table, Tone, one_line, times};
 
+/// The variable of the environment with the public URL.
+pub(super) const PUBLIC_URL: &str = "OUTLAST_PUBLIC_URL";
+
 fn no_code(context: &CommandContext, command: &str) -> CommandError {
     CommandError::usage(format!(
         "`{} {command}` needs workflows, and this program has none; call it in your own program, which registers them \
@@ -29,7 +32,8 @@ pub(super) async fn work(
     let code = code.ok_or_else(|| no_code(context, "worker"))?;
     let url = world_url(&context.settings, &context.console, "a worker")?;
     let world = if args.migrate { outlast::open(&url).await? } else { open_existing(&url).await? };
-    let options = WorkerOptions { queues: args.queue.clone(), codec: context.codec.clone() };
+    let public_url = args.public_url.clone().or_else(|| std::env::var(PUBLIC_URL).ok());
+    let options = WorkerOptions { queues: args.queue.clone(), codec: context.codec.clone(), public_url };
     if args.until_idle {
         let next = code.run_until_idle(world, options).await?;
         let next = next.map(|at| format!("; the next run is due {}", times::ago(context.console.now(), at)));
@@ -70,7 +74,7 @@ pub(super) async fn check(
     let code = code.ok_or_else(|| no_code(context, "check"))?;
     let url = world_url(&context.settings, &console, "a check")?;
     let world = open_existing(&url).await?;
-    let options = WorkerOptions { queues: Vec::new(), codec: context.codec.clone() };
+    let options = WorkerOptions { codec: context.codec.clone(), ..WorkerOptions::default() };
     let (shows_progress, printer) = (args.progress, console.clone());
     let on_progress = Box::new(move |runs| {
         if shows_progress {

@@ -134,6 +134,10 @@ impl Surface for Direct {
         self.service.send(&self.caller, run, hook, request, None).await
     }
 
+    async fn send_to_token(&self, token: &str, request: SendRequest) -> Result<SentJson, Problem> {
+        self.service.send_to_token(&self.caller, token, request, None).await
+    }
+
     async fn start_bulk(&self, request: &BulkRequest) -> Result<BulkJson, Problem> {
         self.service.start_bulk(&self.caller, request).await
     }
@@ -221,7 +225,7 @@ impl Surface for Direct {
     }
 
     async fn hooks(&self, filter: &HookFilter) -> Result<ItemPage<OpenHookJson>, Problem> {
-        self.service.hooks(filter).await
+        self.service.hooks(&self.caller, filter).await
     }
 
     async fn failures(&self, filter: &FailureFilter) -> Result<FailureListJson, Problem> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use outlast::core::duration::duration_text;
-use outlast::{RunId, Worker};
+use outlast::{IntoDuration, RunId, Worker};
 use outlast_api::{
     BackfillRequest, BackfilledJson, BatchJson, BatchRequest, BulkJson, BulkPreview, BulkRequest,
     BulkStopRequest, ChildrenJson, ChunkFilter, ChunkListJson, ControlledJson, CountsJson, EventFilter,
@@ -56,6 +56,13 @@ impl Remote {
 
     async fn posted<B: Serialize + Sync>(&self, path: &str, body: &B) -> Result<Answer, Problem> {
         self.ask("POST", path, "", write_body(body)?, REQUEST_TIME).await
+    }
+
+    /// Sends a payload, and waits as long as the server waits for the reply.
+    async fn post_and_wait(&self, path: &str, request: &SendRequest) -> Result<SentJson, Problem> {
+        let wait = request.reply_within.as_deref().and_then(|time| time.into_duration().ok());
+        let time = REQUEST_TIME.saturating_add(wait.unwrap_or_default());
+        self.ask("POST", path, "", write_body(request)?, time).await?.json()
     }
 
     async fn ask(
@@ -175,7 +182,11 @@ impl Surface for Remote {
     }
 
     async fn send(&self, run: RunId, hook: &str, request: SendRequest) -> Result<SentJson, Problem> {
-        self.post(&format!("/api/runs/{run}/hooks/{}", path_segment(hook)), &request).await
+        self.post_and_wait(&format!("/api/runs/{run}/hooks/{}", path_segment(hook)), &request).await
+    }
+
+    async fn send_to_token(&self, token: &str, request: SendRequest) -> Result<SentJson, Problem> {
+        self.post_and_wait(&format!("/api/hooks/{}", path_segment(token)), &request).await
     }
 
     async fn start_bulk(&self, request: &BulkRequest) -> Result<BulkJson, Problem> {

@@ -30,6 +30,28 @@ async fn nap(ctx: Context) -> Result<(), Error> {
     ctx.sleep("3d").await
 }
 
+/// Replies to 1, drops 2, keeps 3 without a reply, and ends with others.
+#[workflow]
+async fn shop(ctx: Context) -> Result<(), Error> {
+    let quotes = ctx.open_hook::<u32>("quote").token("shop").await?;
+    let mut kept = Vec::new();
+    loop {
+        let message = quotes.next().received().await?;
+        match message.payload {
+            1 => message.reply(&"1 euro")?,
+            2 => drop(message),
+            3 => kept.push(message),
+            _ => return Ok(()),
+        }
+    }
+}
+
+#[workflow]
+async fn notified(ctx: Context) -> Result<(), Error> {
+    let webhook = ctx.webhook("paid").verify("bank").await?;
+    webhook.next().await.map(drop)
+}
+
 #[workflow]
 async fn echo(
     ctx: Context,
@@ -52,7 +74,8 @@ impl Place {
         let url = format!("sqlite:{}", folder.path().join("shop.db").display());
         let world = outlast::open(&url).await.unwrap();
         let worker = Worker::builder(world.clone())
-            .register((checkout, charge, survey, nap, echo))
+            .register((checkout, charge, survey, nap, echo, shop, notified))
+            .public_url("https://out.example")
             .start()
             .await
             .unwrap();

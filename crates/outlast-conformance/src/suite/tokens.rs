@@ -1,12 +1,13 @@
 //! The directory of tokens, replies to messages, and starts that also send.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::limits::REPLY_KEPT;
 use outlast_core::refusal::{TOKEN_TAKEN, token_taken};
 use outlast_core::{
-    FreedToken, HookAddress, MessageBody, NewMessage, NewReply, NewToken, OpNumber, Reply, RunId, Status,
-    TokenHash, Turn,
+    FreedToken, HookAddress, MessageBody, NewMessage, NewReply, NewToken, OpNumber, Reply, RunId,
+    SignatureTerms, Status, TokenHash, Turn, WebhookReply, WebhookResponse, WebhookTerms,
 };
 
 use super::case::text;
@@ -82,6 +83,20 @@ pub async fn a_lookup_returns_the_metadata_and_wakes_nobody(case: Case) {
         (Some(text("42 euros")), None, case.clock.now())
     );
     assert_eq!(case.world.token(TokenHash::of("other")).await.unwrap(), None);
+    // The terms of a webhook are a field of their own: metadata cannot pretend to be them.
+    let other = case.held(&worker).await;
+    let terms = WebhookTerms {
+        methods: vec!["GET".into(), "PUT".into()],
+        signature: Some(SignatureTerms { secret: "bank".into(), hmac_header: Some("x-signature".into()) }),
+        response: WebhookResponse::Fixed(WebhookReply::new(200, "Zoë \0").header("x-a", "1")),
+        public_url: Some("https://a.example/b".into()),
+    };
+    let webhook = Some(Arc::new(terms));
+    let (hash, notify) = (TokenHash::of("webhook"), false);
+    let new = NewToken { hash, webhook: webhook.clone(), notify, ..new_token(4) };
+    worker.commit_done(taking(case.turn(&other).steps(1).then(wait()), new)).await;
+    let view = case.world.token(hash).await.unwrap().unwrap();
+    assert_eq!((view.run, view.metadata, view.webhook), (other.run, None, webhook));
     assert_eq!(case.inbox_bodies(held.run).await, [], "it asked for no answer");
     assert_eq!(case.status(held.run).await, Status::Waiting);
 }

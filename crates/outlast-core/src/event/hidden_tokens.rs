@@ -9,10 +9,39 @@ use crate::token::TokenHash;
 /// The name of the recorded value that is a generated token.
 pub const GENERATED_TOKEN: &str = "outlast:token";
 
-/// A text that stands for a token: the same for the same token, and different for different ones.
+/// How generated tokens begin, so that they are found in texts.
+pub const GENERATED_TOKEN_PREFIX: &str = "olt_";
+
+/// The hexadecimal digits that follow the prefix.
+const GENERATED_TOKEN_DIGITS: usize = 64;
+
+/// A text that stands for a token: the same for the same token, and different for different ones. It is as long as a
+/// generated token.
 pub fn hidden_token(token: &str) -> Arc<str> {
     let hash = TokenHash::of(token).to_string();
-    format!("hidden-{}", &hash[..16]).into()
+    format!("hidden-{}", &hash[..GENERATED_TOKEN_PREFIX.len() + GENERATED_TOKEN_DIGITS - "hidden-".len()]).into()
+}
+
+/// A text in which each generated token is replaced by the text that [stands for](hidden_token) it; `None` if there is none.
+/// Its length is the same. Generated tokens are secrets also where a workflow puts them: in the URL of a webhook that is the
+/// input of a step, for example.
+pub fn without_generated_tokens(text: &[u8]) -> Option<Vec<u8>> {
+    let prefix = GENERATED_TOKEN_PREFIX.as_bytes();
+    let mut changed: Option<Vec<u8>> = None;
+    let mut from = 0;
+    while let Some(found) = text.get(from..).and_then(|rest| rest.windows(prefix.len()).position(|part| part == prefix)) {
+        let begin = from + found;
+        let end = begin + prefix.len() + GENERATED_TOKEN_DIGITS;
+        let token = text.get(begin..end).and_then(|token| std::str::from_utf8(token).ok());
+        let token = token.filter(|token| token[prefix.len()..].bytes().all(|digit| digit.is_ascii_hexdigit()));
+        from = begin + prefix.len();
+        if let Some(token) = token {
+            let changed = changed.get_or_insert_with(|| text.to_vec());
+            changed[begin..end].copy_from_slice(hidden_token(token).as_bytes());
+            from = end;
+        }
+    }
+    changed
 }
 
 impl Event {
@@ -47,6 +76,19 @@ pub fn hidden_value(value: &Payload) -> Payload {
 mod tests {
     use super::*;
     use crate::event::{OpNumber, TokenRequested};
+
+    #[test]
+    fn generated_tokens_are_found_in_texts() {
+        let token = |digit: &str| format!("{GENERATED_TOKEN_PREFIX}{}", digit.repeat(GENERATED_TOKEN_DIGITS));
+        let hidden = |text: &str| String::from_utf8(without_generated_tokens(text.as_bytes()).unwrap()).unwrap();
+        let text = format!("{{\"url\":\"https://a/webhooks/{}\",\"other\":\"olt_{}\"}}", token("a"), token("b"));
+        let expected = text.replace(&token("a"), &hidden_token(&token("a"))).replace(&token("b"), &hidden_token(&token("b")));
+        assert_eq!(hidden(&text), expected);
+        assert_eq!(hidden_token(&token("a")).len(), token("a").len());
+        for text in ["", "olt_", "olt_ab", &format!("olt_{}", "x".repeat(64)), &token("a")[1..]] {
+            assert_eq!(without_generated_tokens(text.as_bytes()), None, "{text}");
+        }
+    }
 
     #[test]
     fn no_event_shows_a_token_that_is_hidden() {

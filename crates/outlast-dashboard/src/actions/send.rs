@@ -1,9 +1,9 @@
 //! Sending a payload to a hook that a run waits for.
 
 use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Redirect};
+use axum::response::{IntoResponse, Redirect, Response};
 use maud::html;
-use outlast_api::{Action, Problem, ProblemCode, QueryReader, SendRequest};
+use outlast_api::{Action, Problem, ProblemCode, QueryReader, SendRequest, SentJson};
 use serde_json::value::RawValue;
 
 use super::SentForm;
@@ -16,6 +16,9 @@ use crate::ui::command::{as_command, curl, quoted};
 use crate::ui::fields::{Field, token};
 use crate::ui::layout::Page;
 use crate::ui::parts::segment;
+
+/// How long a page waits for the reply of a run.
+const REPLY_WITHIN: &str = "20s";
 
 /// What the form shows when it is shown again.
 #[derive(Debug, Default)]
@@ -64,6 +67,7 @@ async fn page(app: &App, site: &Site, id: &str, op: u64, shown: ShownAgain<'_>) 
                     (token(site))
                     input type="hidden" name="op" value=(op);
                     (field.lines(8))
+                    label.check { input type="checkbox" name="reply" value="true"; "Wait for a reply, for at most 20 seconds" }
                     @for rejected in &hook.rejected { p.bad { "Rejected before: " (rejected.reason) } }
                     div.buttons {
                         button.button.primary { "Send to " (hook.name) }
@@ -96,7 +100,33 @@ pub(crate) async fn send(State(app): State<App>, site: Site, Path(id): Path<Stri
     };
     let run = run_id(&id).on(&site)?;
     let hook = app.service.operation(run, op).await.on(&site)?;
-    let request = SendRequest { payload: Some(payload), key: None };
-    app.service.send(&site.caller, run, &hook.name, request, None).await.on(&site)?;
+    let reply_within = form.text("reply").map(|_| REPLY_WITHIN.to_owned());
+    let request = SendRequest { payload: Some(payload), key: None, reply_within };
+    let sent = app.service.send(&site.caller, run, &hook.name, request, None).await.on(&site)?;
+    if sent.answer.is_some() || sent.delivery == "rejected" {
+        return Ok(reply_page(&site, &hook.name, &sent));
+    }
     Ok(Redirect::to(&site.href(&format!("/runs/{run}?did=delivered"))).into_response())
+}
+
+/// What became of a payload whose sender has waited for the reply.
+fn reply_page(site: &Site, hook: &str, sent: &SentJson) -> Response {
+    let why = sent.why.as_deref().unwrap_or("the run did not reply");
+    let body = html! {
+        section.confirm {
+            h1 { "Answer hook " (hook) }
+            (subject(site, &sent.run))
+            @match (sent.answer.as_deref(), &sent.reply) {
+                (Some("reply"), Some(reply)) => {
+                    p { "The run has replied:" }
+                    pre { (reply.get()) }
+                }
+                (Some("timeout"), _) => p { "The payload is sent. The run has not replied yet." },
+                (Some(_), _) => p { "The payload is sent. " (why) "." },
+                (None, _) => p.bad { "The payload was rejected: " (why) },
+            }
+            a.button href=(site.href(&format!("/runs/{}", sent.run.id))) { "Go back" }
+        }
+    };
+    Page::new(format!("Reply of {hook}"), body).response(site)
 }

@@ -2,14 +2,13 @@
 
 use axum::extract::State;
 use maud::{Markup, html};
-use outlast_api::{Action, PageRequest, Problem, RunFilter, RunJson, WaitJson};
-use outlast_core::Status;
+use outlast_api::{Action, HookFilter, OpenHookJson, PageRequest, Problem, WebhookJson};
 
 use super::problem::{Answer, OnSite};
 use crate::app::{App, AppState};
 use crate::site::Site;
 use crate::ui::layout::Page;
-use crate::ui::parts::{ago, empty, run_link, until};
+use crate::ui::parts::{ago, copy, empty, run_link, until};
 
 /// The newest waiting runs whose hooks are shown.
 const RUNS_MAX: usize = PageRequest::LIMIT_MAX;
@@ -23,21 +22,12 @@ pub(crate) async fn show(State(app): State<App>, site: Site) -> Answer {
 
 /// The part of the page that is live.
 pub(crate) async fn show_body(app: &AppState, site: &Site) -> Result<Markup, Problem> {
-    let filter = RunFilter {
-        statuses: vec![Status::Waiting],
-        page: PageRequest { limit: Some(RUNS_MAX), ..PageRequest::default() },
-        ..RunFilter::default()
-    };
-    let page = app.service.runs(&filter).await?;
-    let hooks: Vec<(&RunJson, &WaitJson)> = page
-        .items
-        .iter()
-        .flat_map(|run| run.waits.iter().filter(|wait| wait.on == "hook").map(move |wait| (run, wait)))
-        .collect();
+    let limit = PageRequest { limit: Some(RUNS_MAX), ..PageRequest::default() };
+    let hooks = app.service.hooks(&site.caller, &HookFilter { page: limit, ..HookFilter::default() }).await?;
     let body = html! {
         div #page {
         div.title { h1 { "Hooks" } }
-        @if hooks.is_empty() {
+        @if hooks.items.is_empty() {
             (empty(site, "hook", "No run waits for a hook", html! {
                 p { "A workflow opens one, and continues when a payload arrives:" }
                 pre { "let answer: Decision = ctx.hook(\"decision\").timeout(\"2d\").await?;" }
@@ -47,33 +37,65 @@ pub(crate) async fn show_body(app: &AppState, site: &Site) -> Result<Markup, Pro
                 caption.hidden { "Open hooks" }
                 thead {
                     tr {
-                        th scope="col" { "Hook" } th scope="col" { "Run" } th scope="col" { "Workflow" }
+                        th scope="col" { "Hook" } th scope="col" { "Kind" } th scope="col" { "Run" } th scope="col" { "Workflow" }
                         th scope="col" { "Key" } th.n scope="col" { "Waiting since" } th.n scope="col" { "Times out" }
                         th scope="col" { span.hidden { "Action" } }
                     }
                 }
                 tbody {
-                    @for (run, wait) in hooks {
-                        @let name = wait.name.as_deref().unwrap_or_default();
+                    @for hook in &hooks.items {
                         tr {
-                            td.strong { (name) }
-                            td data-label="Run" { (run_link(site, run.id)) }
-                            td data-label="Workflow" { (run.workflow) }
-                            td.clip data-label="Key" { (run.key.as_deref().unwrap_or("–")) }
-                            td.n data-label="Waiting since" { (ago(site, run.updated_at)) }
-                            td.n data-label="Times out" { @if let Some(time) = wait.until { (until(site, time)) } @else { "never" } }
+                            td.strong { (hook.name) }
+                            td data-label="Kind" { (kind(site, hook)) }
+                            td data-label="Run" { (run_link(site, hook.run)) }
+                            td data-label="Workflow" { (hook.workflow) }
+                            td.clip data-label="Key" { (hook.key.as_deref().unwrap_or("–")) }
+                            td.n data-label="Waiting since" { (ago(site, hook.since)) }
+                            td.n data-label="Times out" { @if let Some(time) = hook.until { (until(site, time)) } @else { "never" } }
                             td.n {
-                                @if site.may(Action::Send) {
-                                    a.button href=(site.href(&format!("/runs/{}/send?op={}", run.id, wait.op))) { "Answer…" }
+                                // The payload of a webhook is a request, which nobody types.
+                                @if site.may(Action::Send) && hook.webhook.is_none() {
+                                    a.button href=(site.href(&format!("/runs/{}/send?op={}", hook.run, hook.op))) { "Answer…" }
                                 }
                             }
                         }
                     }
                 }
             }
-            @if page.next.is_some() { p.muted { "Of the newest " (RUNS_MAX) " waiting runs." } }
+            @if hooks.next.is_some() { p.muted { "Of the newest " (RUNS_MAX) " waiting runs." } }
         }
         }
     };
     Ok(body)
+}
+
+/// What kind of hook it is. The URL of a webhook is only for callers who may send to hooks.
+fn kind(site: &Site, hook: &OpenHookJson) -> Markup {
+    html! {
+        @match &hook.webhook {
+            Some(webhook) => { "webhook" (webhook_facts(site, webhook)) },
+            None if hook.has_token => "by token",
+            None => "by name",
+        }
+    }
+}
+
+/// The terms of a webhook.
+pub(crate) fn webhook_facts(site: &Site, webhook: &WebhookJson) -> Markup {
+    html! {
+        p.muted {
+            (webhook.methods.join(", "))
+            @match (&webhook.secret, &webhook.hmac_header) {
+                (Some(secret), Some(header)) => { "; HMAC in " (header) ", secret " (secret) },
+                (Some(secret), None) => { "; Standard Webhooks, secret " (secret) },
+                (None, _) => "; signatures are not checked",
+            }
+            "; responds " @match webhook.response.as_str() {
+                "by_workflow" => "by the workflow",
+                "fixed" => "with a fixed response",
+                _ => "202",
+            }
+        }
+        @if let Some(url) = &webhook.url { p { code.id { (url) } (copy(site, url, "the URL")) } }
+    }
 }

@@ -5,12 +5,14 @@ use axum::extract::{Path, State};
 use axum::response::IntoResponse;
 use maud::{Markup, html};
 use outlast_api::{
-    Action, EventFilter, ExplanationJson, FailureJson, OperationJson, OutputJson, OutputQuery, PageRequest,
-    PayloadJson, Problem, ProblemCode, QueryPairs, QueryReader, QueryWriter, RunJson, RunTimeline,
+    Action, Caller, EventFilter, ExplanationJson, FailureJson, OperationJson, OutputJson, OutputQuery,
+    PageRequest, PayloadJson, Problem, ProblemCode, QueryPairs, QueryReader, QueryWriter, RunJson,
+    RunTimeline,
 };
 use outlast_core::{RunId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::hooks::webhook_facts;
 use super::problem::{Answer, OnSite};
 use super::run_tabs::{head, tabs};
 use crate::app::{App, AppState};
@@ -102,7 +104,7 @@ pub(crate) fn run_id(text: &str) -> Result<RunId, Problem> {
 pub(crate) async fn show(State(app): State<App>, site: Site, Path(id): Path<String>) -> Answer {
     let id = run_id(&id).on(&site)?;
     let part = RunQueryPart::from_query(&site.query).on(&site)?;
-    let shown = RunParts::read(&app, id, part.clone()).await.on(&site)?;
+    let shown = RunParts::read(&app, &site.caller, id, part.clone()).await.on(&site)?;
     let body = html! {
         @if let Some(did) = &part.did { (done(did)) }
         (shown.head(&site))
@@ -162,7 +164,12 @@ pub(crate) struct RunParts {
 
 impl RunParts {
     /// Reads all parts. A part that cannot be read does not hide the others.
-    pub(crate) async fn read(app: &AppState, id: RunId, part: RunQueryPart) -> Result<Self, Problem> {
+    pub(crate) async fn read(
+        app: &AppState,
+        caller: &Caller,
+        id: RunId,
+        part: RunQueryPart,
+    ) -> Result<Self, Problem> {
         let run = app.service.run(id).await?;
         let events = EventFilter {
             kind: Some("run_started".into()),
@@ -182,7 +189,7 @@ impl RunParts {
         let filter =
             RowFilter { status: part.status.clone(), has_all: part.has_all, expanded: part.expanded.clone() };
         let selected = match part.op {
-            Some(op) => app.service.operation(id, op).await.ok(),
+            Some(op) => operation_for(app, caller, id, op).await.ok(),
             None => None,
         };
         let output = match run.ended_at {
@@ -434,7 +441,7 @@ async fn expanded_children(
 pub(crate) async fn block(State(app): State<App>, site: Site, Path(id): Path<String>) -> Answer {
     let id = run_id(&id).on(&site)?;
     let part = RunQueryPart::from_query(&site.query).on(&site)?;
-    let shown = RunParts::read(&app, id, part).await.on(&site)?;
+    let shown = RunParts::read(&app, &site.caller, id, part).await.on(&site)?;
     Ok(Json(shown.block(&site).on(&site)?).into_response())
 }
 
@@ -448,6 +455,20 @@ pub(crate) fn failure_box(failure: &FailureJson) -> Markup {
             @for failed in &failure.failed_compensations { p.pre { "compensation " (failed.step) " (#" (failed.op) "): " (failed.message) } }
         }
     }
+}
+
+/// An operation as the caller may see it: with the URL of the webhook that it opened, if the caller may send to hooks.
+pub(crate) async fn operation_for(
+    app: &AppState,
+    caller: &Caller,
+    run: RunId,
+    op: u64,
+) -> Result<OperationJson, Problem> {
+    let mut operation = app.service.operation(run, op).await?;
+    if let Some(webhook) = &mut operation.webhook {
+        webhook.url = app.service.webhook_url(caller, run, op).await?;
+    }
+    Ok(operation)
 }
 
 /// An operation: attempts, times, payloads and what can be done.
@@ -476,6 +497,7 @@ pub(crate) fn operation(site: &Site, run: &RunJson, op: &OperationJson) -> Marku
             @if let Some(other) = op.run { dt { "Run" } dd { (run_link(site, other)) } }
             @if let Some(undone) = op.undoes { dt { "Undoes" } dd { a href={ "?op=" (undone) } { "#" (undone) } } }
             @if op.crashed > 0 { dt { "Crashes" } dd { (op.crashed) } }
+            @if let Some(webhook) = &op.webhook { dt { "Webhook" } dd { (webhook_facts(site, webhook)) } }
         }
         @if !op.tags.is_empty() { p { @for (name, value) in &op.tags { (tag(site, name, value)) " " } } }
         @if can_wake {

@@ -10,7 +10,7 @@ use outlast_api::{
 use outlast_core::RunId;
 
 use super::problem::{Answer, OnSite};
-use super::run::{operation, run_id};
+use super::run::{operation, operation_for, run_id};
 use super::runs::plain_table;
 use crate::actions::run_actions;
 use crate::app::App;
@@ -232,7 +232,8 @@ pub(crate) async fn show_operation(
     Path((id, op)): Path<(String, u64)>,
 ) -> Answer {
     let id = run_id(&id).on(&site)?;
-    let (run, found) = futures_util::future::join(app.service.run(id), app.service.operation(id, op)).await;
+    let operation_read = operation_for(&app, &site.caller, id, op);
+    let (run, found) = futures_util::future::join(app.service.run(id), operation_read).await;
     let (run, found) = (run.on(&site)?, found.on(&site)?);
     let body = html! {
         (head(&site, &run))

@@ -10,4 +10,5 @@ mod prefix;
 mod schedules;
 mod screens;
 mod setup;
+mod webhooks;
 mod worlds;

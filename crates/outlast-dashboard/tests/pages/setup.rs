@@ -51,6 +51,20 @@ pub(crate) async fn approval(ctx: Context) -> Result<bool, Error> {
 }
 
 #[workflow]
+pub(crate) async fn notified(ctx: Context) -> Result<(), Error> {
+    let webhook = ctx.webhook("paid").verify("bank").await?;
+    ctx.publish(&webhook.url()?);
+    webhook.next().await.map(drop)
+}
+
+/// Replies to the first payload.
+#[workflow]
+pub(crate) async fn quoting(ctx: Context) -> Result<(), Error> {
+    let message = ctx.hook::<u32>("quote").received().await?;
+    message.reply(&format!("{} euros", message.payload))
+}
+
+#[workflow]
 pub(crate) async fn patient(ctx: Context) -> Result<(), Error> {
     ctx.step(unreachable, ()).await
 }
@@ -80,7 +94,19 @@ impl Shop {
     pub(crate) async fn open_on(url: &str, config: DashboardConfig) -> Self {
         let world = outlast::open(url).await.unwrap();
         let worker = Worker::builder(world.clone())
-            .register((checkout, nap, approval, patient, family, charge, refund, unreachable))
+            .register((
+                checkout,
+                nap,
+                approval,
+                patient,
+                family,
+                charge,
+                refund,
+                unreachable,
+                notified,
+                quoting,
+            ))
+            .public_url("https://out.example")
             .start()
             .await
             .unwrap();

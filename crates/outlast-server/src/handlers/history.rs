@@ -6,7 +6,7 @@ use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::IntoResponse;
 use outlast_api::{EventFilter, OperationFilter};
 
-use crate::extract::{PathOf, QueryOf};
+use crate::extract::{By, PathOf, QueryOf};
 use crate::reply::{Reply, ok, tagged};
 use crate::state::AppState;
 
@@ -19,8 +19,18 @@ pub(crate) async fn operations(
     tagged(&headers, &state.service.operations(path.run()?, &filter).await?)
 }
 
-pub(crate) async fn operation(State(state): State<AppState>, path: PathOf, headers: HeaderMap) -> Reply {
-    tagged(&headers, &state.service.operation(path.run()?, path.parse("op")?).await?)
+pub(crate) async fn operation(
+    State(state): State<AppState>,
+    By(caller): By,
+    path: PathOf,
+    headers: HeaderMap,
+) -> Reply {
+    let (run, op) = (path.run()?, path.parse("op")?);
+    let mut operation = state.service.operation(run, op).await?;
+    if let Some(webhook) = &mut operation.webhook {
+        webhook.url = state.service.webhook_url(&caller, run, op).await?;
+    }
+    tagged(&headers, &operation)
 }
 
 pub(crate) async fn events(

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use outlast_api::{FailureFilter, HookFilter, OutputQuery, PageRequest, ResolveQuery, RunFilter};
 
-use crate::extract::{PathOf, QueryOf};
+use crate::extract::{By, PathOf, QueryOf};
 use crate::reply::{Reply, ok, tagged};
 use crate::state::AppState;
 
@@ -12,8 +12,12 @@ pub(crate) async fn list(State(state): State<AppState>, QueryOf(filter): QueryOf
     ok(&state.service.runs(&filter).await?)
 }
 
-pub(crate) async fn hooks(State(state): State<AppState>, QueryOf(filter): QueryOf<HookFilter>) -> Reply {
-    ok(&state.service.hooks(&filter).await?)
+pub(crate) async fn hooks(
+    State(state): State<AppState>,
+    By(caller): By,
+    QueryOf(filter): QueryOf<HookFilter>,
+) -> Reply {
+    ok(&state.service.hooks(&caller, &filter).await?)
 }
 
 pub(crate) async fn failures(

@@ -6,6 +6,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use outlast_api::{BatchRequest, Problem, SendRequest, StartRequest, StartedJson};
 
 use crate::body::JsonBody;
+use crate::enforce::ActedOn;
 use crate::extract::{By, PathOf, PrefixOf};
 use crate::reply::{Reply, json, ok};
 use crate::state::AppState;
@@ -38,6 +39,20 @@ pub(crate) async fn send(
 ) -> Reply {
     let (run, hook) = (path.run()?, path.text("name")?);
     ok(&state.service.send(&caller, run, hook, request, idempotency_key(&headers)?).await?)
+}
+
+pub(crate) async fn send_to_token(
+    State(state): State<AppState>,
+    By(caller): By,
+    path: PathOf,
+    headers: HeaderMap,
+    JsonBody(request): JsonBody<SendRequest>,
+) -> Reply {
+    let (token, key) = (path.text("token")?, idempotency_key(&headers)?);
+    let sent = state.service.send_to_token(&caller, token, request, key).await?;
+    let mut response = ok(&sent)?;
+    response.extensions_mut().insert(ActedOn(sent.run.id));
+    Ok(response)
 }
 
 /// The response to a start: 201 with the address of a new run, 200 with one that existed.

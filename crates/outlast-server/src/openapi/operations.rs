@@ -60,7 +60,7 @@ impl RouteResponse {
     pub(crate) fn to_json(&self) -> Value {
         let description = match self.status {
             201 => "Started",
-            202 => "A run does it",
+            202 => "A run does it, or will see it",
             204 => "Done; there is no content",
             304 => "Not changed",
             503 => "Not ready",
@@ -188,7 +188,11 @@ fn action_schema(route: &RouteInfo, schemas: &mut Schemas) -> RouteSchema {
             let body = schemas.add::<BatchRequest>();
             new().takes(body).returns_json(schemas.add::<BatchJson>())
         }
-        "/api/runs/{id}/hooks/{name}" => {
+        path if path.starts_with("/webhooks/") => RouteSchema {
+            body: Some(json!({})),
+            ..new().returns(202, Content::Nothing).returns(200, Content::Text)
+        },
+        "/api/runs/{id}/hooks/{name}" | "/api/hooks/{token}" => {
             let body = schemas.add::<SendRequest>();
             new().headers(IDEMPOTENCY_KEY).takes(body).returns_json(schemas.add::<SentJson>())
         }

@@ -117,10 +117,24 @@ impl Api {
 
     pub(crate) async fn on(world: Arc<dyn World>, config: Config) -> Self {
         let code = (checkout, charge, approval, nap, parent);
-        let worker = Worker::builder(world.clone()).register(code).build("tests").start().await.unwrap();
+        Self::of(Worker::builder(world.clone()).register(code), world, config).await
+    }
+
+    /// With a worker of its own.
+    pub(crate) async fn of(
+        builder: outlast::WorkerBuilder<()>,
+        world: Arc<dyn World>,
+        config: Config,
+    ) -> Self {
+        let worker = builder.build("tests").start().await.unwrap();
         let client = Client::new(world.clone());
         let app = router(client.clone(), config);
         Self { world, client, app, worker: Some(worker), _folder: None }
+    }
+
+    /// Keeps the folder of its world.
+    pub(crate) fn keeping(self, folder: tempfile::TempDir) -> Self {
+        Self { _folder: Some(folder), ..self }
     }
 
     pub(crate) async fn stop(mut self) {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
 
 use outlast_core::{Failure, FailureKind, IntoDuration, Payload};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::authoring::context::Context;
 use crate::authoring::hook::HookName;
@@ -110,6 +110,18 @@ impl<T> OpenHookOperation<T> {
         self
     }
 
+    /// Makes the hook a webhook: its payloads are HTTP requests, which a server accepts under these terms.
+    #[cfg(feature = "webhooks")]
+    pub(crate) fn webhook_terms(&mut self) -> &mut outlast_core::WebhookTerms {
+        self.options.webhook.get_or_insert_default()
+    }
+
+    /// Lets the operation fail.
+    #[cfg(feature = "webhooks")]
+    pub(crate) fn fail(&mut self, problem: Failure) {
+        self.problem.get_or_insert(problem);
+    }
+
     #[track_caller]
     fn request(&mut self) -> &OpHandle {
         if self.handle.is_none() {
@@ -124,17 +136,39 @@ impl<T> OpenHookOperation<T> {
     }
 }
 
+/// The outcome of a request of a token.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum TakenToken {
+    Plain(String),
+    /// With the public URL of the worker.
+    Webhook(String, Option<String>),
+}
+
+/// An open hook, and the recorded public URL of a webhook.
+type TakenHook<T> = (OpenHook<T>, Option<String>);
+
+impl<T: DeserializeOwned> OpenHookOperation<T> {
+    /// Polls the request.
+    pub(crate) fn poll_taken(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<TakenHook<T>, Error>> {
+        let handle = self.request();
+        let taken: Payload = ready!(handle.poll(cx))?;
+        let (token, public_url) = match taken.decode().map_err(|error| Error::invalid(error.to_string()))? {
+            TakenToken::Plain(token) => (token, None),
+            TakenToken::Webhook(token, public_url) => (token, public_url),
+        };
+        let handle = TokenHandle { state: handle.state.clone(), op: handle.op, token: token.into() };
+        let is_shielded = self.ctx.is_shielded();
+        let hook = OpenHook { handle, name: self.name.clone(), is_shielded, payload: PhantomData };
+        Poll::Ready(Ok((hook, public_url)))
+    }
+}
+
 impl<T: DeserializeOwned> Future for OpenHookOperation<T> {
     type Output = Result<OpenHook<T>, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
-        let handle = self.request();
-        let token: Payload = ready!(handle.poll(cx))?;
-        let token: String = token.decode().map_err(|error| Error::invalid(error.to_string()))?;
-        let (state, op, token) = (handle.state.clone(), handle.op, Arc::from(token));
-        let is_shielded = self.ctx.is_shielded();
-        let handle = TokenHandle { state, op, token };
-        Poll::Ready(Ok(OpenHook { handle, name: self.name.clone(), is_shielded, payload: PhantomData }))
+        self.poll_taken(cx).map_ok(|(hook, _)| hook)
     }
 }
 

@@ -338,6 +338,15 @@ pub struct ReceivedOperation<T> {
 }
 
 impl<T> ReceivedOperation<T> {
+    /// Sets how long to wait; see [`HookOperation::timeout`].
+    ///
+    /// # Panics
+    ///
+    /// If the operation was already requested: call it before the next await.
+    pub fn timeout(self, timeout: impl IntoDuration) -> Self {
+        Self { hook: self.hook.timeout(timeout) }
+    }
+
     /// Cancels the wait; see [`HookOperation::cancel`].
     pub fn cancel(&self) {
         self.hook.cancel();

@@ -63,6 +63,8 @@ pub(crate) struct Registered {
     /// How many earlier generations of a run are kept; the default is 1.
     kept_generations: Option<usize>,
     default_strategy: FailureStrategy,
+    /// Where the servers of the worker can be reached.
+    public_url: Option<Arc<str>>,
     /// Whether a workflow decides something about the ends of its runs.
     has_end_plans: bool,
 }
@@ -181,6 +183,7 @@ impl ReplayCode for Registered {
     ) -> Option<Result<WorkflowFuture, InputError>> {
         let RunStarted { workflow, version, input, .. } = started;
         let call = self.workflow(workflow, *version)?;
+        state.set_public_url(self.public_url.as_ref());
         Some(call(Context::new(state.clone()), input.clone(), codec))
     }
 
@@ -238,6 +241,16 @@ impl<S: Send + Sync + 'static> Registry<S> {
     /// Sets how many earlier generations of a run are kept.
     pub(crate) fn keep_generations(&mut self, generations: usize) {
         self.code.kept_generations = Some(generations);
+    }
+
+    /// Sets where the servers of the worker can be reached.
+    pub(crate) fn set_public_url(&mut self, public_url: &str) {
+        self.code.public_url = Some(public_url.into());
+    }
+
+    /// Whether it is known where the servers of the worker can be reached.
+    pub(crate) fn has_public_url(&self) -> bool {
+        self.code.public_url.is_some()
     }
 
     /// The collected code, or the last problem that was found.

@@ -99,7 +99,16 @@ impl SendCall<'_> {
         Ok(())
     }
 
-    async fn call(self) -> Result<(), Error> {
+    /// Sends, and returns whether the payload was stored now: `false` if one with the same key was sent before.
+    ///
+    /// # Errors
+    ///
+    /// As an ordinary send.
+    pub async fn was_delivered(self) -> Result<bool, Error> {
+        Ok(!self.call().await?.is_repeated)
+    }
+
+    async fn call(self) -> Result<Sent, Error> {
         let (client, hook) = (self.client, self.hook.clone());
         let mut message = self.prepare()?;
         let span = trace::send_span(&mut message, &hook);
@@ -107,7 +116,7 @@ impl SendCall<'_> {
         if let Some(outcome) = refused_outcome(&sent) {
             client.local.metrics.hook_deliveries.of(outcome).metric.add(1);
         }
-        Ok(sent.map(drop)?)
+        Ok(sent?)
     }
 
     fn prepare(self) -> Result<NewMessage, Error> {
@@ -159,7 +168,7 @@ impl<'a> IntoFuture for SendCall<'a> {
     type IntoFuture = BoxedCall<'a, ()>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.call())
+        Box::pin(async { self.call().await.map(drop) })
     }
 }
 

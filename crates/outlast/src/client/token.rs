@@ -3,7 +3,9 @@
 use std::future::IntoFuture;
 
 use outlast_core::limits::{KEY_BYTES_MAX, TOKEN_BYTES_MAX};
-use outlast_core::{Headers, HookAddress, MessageId, NewMessage, Payload, TokenHash, TokenView, WorldError};
+use outlast_core::{
+    Headers, HookAddress, MessageId, NewMessage, Payload, Sent, TokenHash, TokenView, WorldError,
+};
 use serde::Serialize;
 
 use super::send::payload_message;
@@ -23,6 +25,13 @@ pub enum TokenDelivery {
     Closed,
     /// No run holds the token. Nothing was stored.
     Unknown,
+}
+
+impl TokenDelivery {
+    /// What happened to a payload that the world has accepted.
+    pub(super) fn of(sent: &Sent) -> Self {
+        if sent.is_repeated { Self::Duplicate } else { Self::Delivered }
+    }
 }
 
 impl Client {
@@ -78,10 +87,7 @@ impl Client {
             };
             let message = message(&view)?;
             match self.post(message.clone()).await {
-                Ok(sent) if sent.is_repeated => {
-                    return Ok(TokenPost::Sent(Box::new(message), TokenDelivery::Duplicate));
-                }
-                Ok(_) => return Ok(TokenPost::Sent(Box::new(message), TokenDelivery::Delivered)),
+                Ok(sent) => return Ok(TokenPost::Sent(Box::new(message), TokenDelivery::of(&sent))),
                 Err(WorldError::Conflict(_) | WorldError::NotFound(_)) if !view.is_open => {
                     return Ok(TokenPost::Closed);
                 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use outlast_core::IntoDuration;
 use outlast_core::limits::{FETCH_RESPONSE_BYTES_DEFAULT, FETCH_RESPONSE_BYTES_MAX, FETCH_TIMEOUT_DEFAULT};
 use serde::{Deserialize, Serialize};
+
+use crate::stored_body::StoredBody;
 
 /// The method of a [`Request`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -95,33 +95,6 @@ pub(super) enum SecretForm {
     Bearer,
     /// As the password of this user.
     Basic(String),
-}
-
-/// A body in its recorded form: text where possible.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum StoredBody {
-    Text(String),
-    Base64(String),
-}
-
-impl StoredBody {
-    pub(super) fn of(bytes: Vec<u8>) -> Self {
-        match String::from_utf8(bytes) {
-            Ok(text) => Self::Text(text),
-            Err(error) => Self::Base64(BASE64_STANDARD.encode(error.as_bytes())),
-        }
-    }
-
-    /// The bytes; an error if the recorded form is damaged.
-    pub(super) fn bytes(&self) -> Result<Vec<u8>, String> {
-        match self {
-            Self::Text(text) => Ok(text.clone().into_bytes()),
-            Self::Base64(text) => BASE64_STANDARD
-                .decode(text)
-                .map_err(|error| format!("the recorded body is not base64: {error}")),
-        }
-    }
 }
 
 impl Request {

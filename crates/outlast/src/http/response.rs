@@ -3,8 +3,8 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::request::StoredBody;
 use crate::error::Error;
+use crate::stored_body::StoredBody;
 
 /// An HTTP response, from [`Context::fetch`](crate::Context::fetch).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@
 //! the decisions of the workflow. Both act in the same order in every replay.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -48,6 +48,8 @@ pub(crate) struct RunState {
     pub(super) input: Payload,
     pub(super) failed_tries: u32,
     codec: Arc<dyn Codec>,
+    /// Where the servers of the worker can be reached.
+    pub(super) public_url: OnceLock<Arc<str>>,
     pub(super) waker: Arc<RunWaker>,
     pub(super) table: Mutex<OperationTable>,
 }
@@ -98,6 +100,7 @@ impl RunState {
             input: started.input.clone(),
             failed_tries: begin.failed_tries,
             codec,
+            public_url: OnceLock::new(),
             waker: Arc::default(),
             table: Mutex::new(table),
         }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_core::event::hidden_tokens::GENERATED_TOKEN;
+use outlast_core::event::hidden_tokens::{GENERATED_TOKEN, GENERATED_TOKEN_PREFIX};
 use outlast_core::limits::{TOKEN_BYTES_MAX, TOKEN_KEPT_MAX, TOKEN_METADATA_BYTES_MAX};
 use outlast_core::{
     CarriedToken, Event, Failure, FailureKind, FreedToken, NewToken, OpNumber, Payload, TokenHash,
@@ -94,6 +94,16 @@ impl TokenOp {
     pub(super) fn name(&self) -> &Arc<str> {
         &self.name
     }
+
+    /// What the operation completes with: the token, and for a webhook also the recorded public URL, which the workflow
+    /// may use.
+    fn outcome(&self) -> Payload {
+        let outcome = match &self.webhook {
+            None => Payload::json(&*self.token),
+            Some(terms) => Payload::json(&(&*self.token, terms.public_url.as_deref())),
+        };
+        outcome.unwrap_or_else(|_| Payload::null())
+    }
 }
 
 impl OperationTable {
@@ -129,9 +139,16 @@ impl OperationTable {
 
     /// Replaces the parameters of a request with the recorded ones.
     pub(super) fn apply_recorded_token(&mut self, recorded: &TokenRequested) {
-        let Some(Op { kind: OpKind::Token(token), .. }) = self.ops.get_mut(recorded.op) else { return };
+        let Some(Op { kind: OpKind::Token(token), phase, .. }) = self.ops.get_mut(recorded.op) else {
+            return;
+        };
         token.token = recorded.token.clone();
         token.keep_for = recorded.keep_for;
+        token.webhook = recorded.webhook.clone();
+        // The request of a generated token has ended already, and the workflow was not polled since.
+        if let Phase::Ended(Ok(outcome)) = phase {
+            *outcome = token.outcome();
+        }
     }
 
     /// Ends a request: the run holds its token. Returns false when there is no such request.
@@ -140,7 +157,7 @@ impl OperationTable {
             return false;
         };
         let (name, token, keep_for) = (requested.name.clone(), requested.token.clone(), requested.keep_for);
-        let outcome = Payload::json(&*token).unwrap_or_else(|_| Payload::null());
+        let outcome = requested.outcome();
         let tokens = self.held_tokens();
         // A token that the run holds already belongs to the new operation from now on.
         tokens.held.retain(|_, held| held.token != token);
@@ -230,6 +247,13 @@ impl super::Machine {
 }
 
 impl RunState {
+    /// Sets the public URL of the worker, which new webhooks record.
+    pub(crate) fn set_public_url(&self, public_url: Option<&Arc<str>>) {
+        if let Some(public_url) = public_url {
+            let _ = self.public_url.set(public_url.clone());
+        }
+    }
+
     /// Requests a token for a hook. A generated one is recorded as a value first.
     #[track_caller]
     pub(crate) fn create_token(
@@ -247,13 +271,14 @@ impl RunState {
         let (token, problem) = match token {
             Some(token) => (token, problem),
             None if problem.is_some() || self.is_refusing() && !is_shielded => (String::new(), problem),
-            None => match self.record_built_in(GENERATED_TOKEN, ids::secret) {
+            None => match self.record_built_in(GENERATED_TOKEN, new_token) {
                 Ok(token) => (token, problem),
                 Err(error) => (String::new(), Some(error.into_failure())),
             },
         };
         let metadata = metadata.map(|plain| plain.and_then(|plain| self.apply_codec(plain)));
-        let webhook = webhook.map(Arc::new);
+        let public_url = self.public_url.get().map(|url| url.to_string());
+        let webhook = webhook.map(|terms| Arc::new(WebhookTerms { public_url, ..terms }));
         let (name, token) = (name.into(), token.into());
         let requested = TokenOp { name, token, is_generated, metadata, webhook, keep_for };
         let op = self.table.lock().create(OpKind::Token(Box::new(requested)), problem, is_shielded);
@@ -273,6 +298,12 @@ impl RunState {
             Some(token) if token.len() > TOKEN_BYTES_MAX => {
                 let message = format!("the token has {} bytes, the limit is {TOKEN_BYTES_MAX}", token.len());
                 return Some(Failure::new(FailureKind::Limit, message));
+            }
+            Some(token) if options.webhook.is_some() && !is_url_segment(token) => {
+                return invalid(
+                    "the token of a webhook is a part of its URL; use letters, digits, `-`, `_`, `.` and `~`, and not \
+                     only dots",
+                );
             }
             _ => {}
         }
@@ -309,6 +340,17 @@ impl RunState {
             wake_all(table);
         }
     }
+}
+
+/// A new generated token.
+fn new_token() -> String {
+    format!("{GENERATED_TOKEN_PREFIX}{}", ids::secret())
+}
+
+/// Whether a token is a segment of a path as it is, for every client and proxy.
+fn is_url_segment(token: &str) -> bool {
+    token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte))
+        && token.bytes().any(|byte| byte != b'.')
 }
 
 /// The workflow's handle of a token that its run holds. Dropping it frees the token.

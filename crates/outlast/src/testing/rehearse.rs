@@ -22,6 +22,9 @@ use crate::replay::{Delivery, FOREIGN_AWAIT_REMEDY, Machine, SentPayload, add_wr
 /// The id of every rehearsed run. It is constant, so that random numbers are the same in every test.
 const RUN: RunId = RunId::from_bits(0x01bc_0000_0000_0000_0000_0000_0000_0001);
 
+/// The public URL of the worker in tests of workflows.
+pub const PUBLIC_URL: &str = "https://webhooks.example";
+
 /// The maximum number of due times in one advance of the clock. More means an endless loop of sleeps.
 const MOMENTS_MAX: usize = 10_000;
 
@@ -74,6 +77,7 @@ impl LoneRun {
         let codec: Arc<dyn Codec> = Arc::new(PlainJson);
         let mut registry = Registry::new(Arc::new(()), codec.clone());
         Register::<(), WorkflowMark<Args>>::register(workflow, &mut registry);
+        registry.set_public_url(PUBLIC_URL);
         let code = registry.finish().map_err(|error| stuck(error.message()))?;
         let started = RunStarted {
             workflow: <F::Definition as WorkflowDefinition>::NAME.into(),

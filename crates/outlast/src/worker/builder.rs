@@ -5,6 +5,7 @@ mod by_handle;
 mod client;
 #[cfg(feature = "http")]
 mod http;
+mod public_url;
 #[cfg(any(test, feature = "test-support"))]
 mod test_support;
 

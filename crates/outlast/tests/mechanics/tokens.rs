@@ -185,7 +185,7 @@ async fn a_generated_token_is_secret_and_stays_the_same(engine: TestEngine) {
         engine.wait_for_status(run.id(), Status::Waiting).await;
     }
     let tokens = engine.steps.logged();
-    assert_eq!((tokens.len(), tokens[0].len(), tokens[1].len()), (2, 64, 64));
+    assert_eq!((tokens.len(), tokens[0].len(), tokens[1].len()), (2, 68, 68));
     assert_ne!(tokens[0], tokens[1]);
     engine.crash(worker);
     let _worker = engine.worker(generated).await;

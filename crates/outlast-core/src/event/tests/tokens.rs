@@ -1,7 +1,7 @@
 //! Events of hooks, tokens and replies: examples, and random ones.
 
 use super::*;
-use crate::token::{CarriedToken, FixedResponse, SignatureTerms, WebhookResponse};
+use crate::token::{CarriedToken, SignatureTerms, WebhookReply, WebhookResponse};
 
 /// Payloads that arrive, and what becomes of them.
 pub(super) fn hook_examples(rules: u32, message: MessageId, op: OpNumber) -> Vec<Event> {
@@ -56,7 +56,7 @@ pub(super) fn token_examples() -> Vec<Event> {
     let signature = |hmac_header: Option<&str>| {
         Some(SignatureTerms { secret: "stripe".into(), hmac_header: hmac_header.map(Into::into) })
     };
-    let fixed = FixedResponse { status: 200, headers: vec![("x".into(), "1".into())], body: "ok".into() };
+    let fixed = WebhookReply { status: 200, headers: vec![("x".into(), "1".into())], body: "ok".into() };
     let requests = [
         TokenRequested {
             metadata: Some(plain(json!({"cents": 4200}))),
@@ -69,11 +69,13 @@ pub(super) fn token_examples() -> Vec<Event> {
             methods: vec!["GET".into(), "POST".into()],
             signature: signature(None),
             response: WebhookResponse::ByWorkflow,
+            public_url: None,
         }),
         webhook(WebhookTerms {
             methods: Vec::new(),
             signature: signature(Some("x-signature")),
             response: WebhookResponse::Fixed(fixed),
+            public_url: None,
         }),
         plain_request,
     ];
