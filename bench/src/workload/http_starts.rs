@@ -66,7 +66,7 @@ async fn by_library(client: &Client, starts: usize) -> Result<f64> {
 /// Starts per second over HTTP.
 async fn over_http(address: &str, starts: usize) -> Result<f64> {
     let watch = Stopwatch::start();
-    let mut callers = tokio::task::JoinSet::new();
+    let mut callers = tokio::task::JoinSet::<Result<()>>::new();
     for _ in 0..CALLERS {
         let address = address.to_owned();
         callers.spawn(async move {
@@ -78,7 +78,7 @@ async fn over_http(address: &str, starts: usize) -> Result<f64> {
                     return Err(format!("POST /api/runs: {status} {}", connection.text()).into());
                 }
             }
-            Result::Ok(())
+            Ok(())
         });
     }
     while let Some(done) = callers.join_next().await {

@@ -66,7 +66,8 @@ trait RowCopier {
 }
 
 impl LargeWorldShape {
-    fn runs(&self) -> usize {
+    /// All runs.
+    pub(super) fn runs(&self) -> usize {
         self.finished + self.waiting
     }
 
