@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use outlast_api::{Caller, Problem, ProblemCode, Role};
 
 use crate::app::App;
+use crate::audit;
 use crate::config::Admission;
 use crate::login::{LoginSession, session_of, set_cookie};
 use crate::pages::problem::problem_response;
@@ -50,6 +51,7 @@ pub(crate) async fn admit(State(app): State<App>, mut request: Request, next: Ne
             Ok(caller)
         }
     };
+    let known = caller.as_ref().ok().cloned();
     let admitted = caller.and_then(|caller| {
         check_role(&caller)?;
         check_change(&app, &caller, &request)?;
@@ -58,12 +60,16 @@ pub(crate) async fn admit(State(app): State<App>, mut request: Request, next: Ne
     match admitted {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
-            let Some(session) = session else { return next.run(request).await };
+            let Some(session) = session else { return audit::run(&app, request, next).await };
             request.extensions_mut().insert(session.clone());
             with_session(&app, session, request, next).await
         }
         Err(problem) => {
             let site = Site::of_stranger(&app, &request);
+            let record = known.and_then(|caller| audit::refusal(&app, &caller, &request, &problem));
+            if let Some(record) = record {
+                app.service.audit_refusal(record).await;
+            }
             problem_response(&site, &problem)
         }
     }
@@ -73,7 +79,7 @@ pub(crate) async fn admit(State(app): State<App>, mut request: Request, next: Ne
 async fn with_session(app: &App, session: LoginSession, request: Request, next: Next) -> Response {
     let (headers, is_stream) = (request.headers().clone(), request.uri().path().ends_with("/live"));
     let prefix = Site::of_stranger(app, &request).prefix;
-    let mut response = next.run(request).await;
+    let mut response = audit::run(app, request, next).await;
     let fresh = session.refreshed(app.service.now().0).filter(|_| !is_stream);
     let has_cookie = response.headers().contains_key(header::SET_COOKIE);
     let cookie =

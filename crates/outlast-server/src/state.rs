@@ -1,8 +1,10 @@
 //! What all handlers share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use outlast::Client;
+use outlast::core::Clock;
+use outlast::{Client, SystemClock};
 use outlast_api::Service;
 
 use crate::config::Config;
@@ -21,11 +23,40 @@ pub(crate) struct ServerState {
     pub(crate) live: LiveHub,
     pub(crate) metrics: HttpMetrics,
     pub(crate) rates: RateLimits,
+    /// Whether the task that samples the numbers of runs was started.
+    is_sampling: AtomicBool,
 }
 
 impl ServerState {
     pub(crate) fn new(client: Client, config: Config) -> AppState {
         let (live, metrics, rates) = (LiveHub::default(), HttpMetrics::default(), RateLimits::default());
-        Arc::new(Self { service: Service::new(client), config, live, metrics, rates })
+        let (service, is_sampling) = (Service::new(client), AtomicBool::new(false));
+        let state = Arc::new(Self { service, config, live, metrics, rates, is_sampling });
+        state.sample_stats();
+        state
+    }
+
+    /// Starts to sample the numbers of runs once a minute, until the server is stopped or dropped. A router that is made
+    /// outside of a runtime begins with the first request for them.
+    pub(crate) fn sample_stats(self: &Arc<Self>) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        if self.is_sampling.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (state, shutdown) = (Arc::downgrade(self), self.config.shutdown.clone());
+        runtime.spawn(async move {
+            // The state is not kept while the task sleeps.
+            while let Some(state) = state.upgrade() {
+                if let Err(problem) = state.service.sample().await {
+                    tracing::debug!(problem = problem.detail, "the runs cannot be counted");
+                }
+                drop(state);
+                let next = SystemClock.now().plus(Service::SAMPLE_EVERY);
+                tokio::select! {
+                    () = shutdown.cancelled() => return,
+                    _ = SystemClock.sleep_until(next) => {}
+                }
+            }
+        });
     }
 }
