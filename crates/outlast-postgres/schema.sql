@@ -1489,7 +1489,6 @@ BEGIN
 END
 $function$
 
-
 CREATE OR REPLACE FUNCTION outlast.delete_v3(id_ text, rows_ integer, OUT status text, OUT marks integer, OUT is_deleted boolean, OUT has_leftovers boolean)
  RETURNS record
  LANGUAGE plpgsql
@@ -2946,7 +2945,6 @@ BEGIN
     RETURN new_;
 END
 $function$
-
 
 CREATE OR REPLACE FUNCTION outlast.put_replies_v3(now_ bigint, refused_ integer[], replies_ json, bodies_ text[], raws_ bytea[])
  RETURNS void
