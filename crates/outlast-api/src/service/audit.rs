@@ -259,7 +259,6 @@ fn random_bits() -> u64 {
 mod tests {
     use crate::role::Role;
     use outlast::Client;
-    use outlast_core::Clock;
 
     use super::*;
 
