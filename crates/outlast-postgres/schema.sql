@@ -14,6 +14,10 @@ table leftovers: run text NOT NULL
 
 table migrations: version integer NOT NULL, at timestamp with time zone NOT NULL DEFAULT now()
 
+table record_counts: space text NOT NULL, n bigint NOT NULL
+
+table records: space text NOT NULL, id text NOT NULL, body text NOT NULL, at bigint NOT NULL
+
 table replies: run text NOT NULL, message text NOT NULL, at bigint NOT NULL, outcome text NOT NULL, codec text, body text, raw bytea
 
 table runs: id text NOT NULL, workflow text NOT NULL, version bigint NOT NULL, format integer NOT NULL, queue text NOT NULL DEFAULT 'default'::text, priority smallint NOT NULL DEFAULT 0, key text, key_digest text, status text NOT NULL, owner text, preferred text, turn text NOT NULL, next_seq bigint NOT NULL, turn_at bigint NOT NULL, created_at bigint NOT NULL, updated_at bigint NOT NULL, ended_at bigint, wake_at bigint, waits text NOT NULL DEFAULT '[]'::text, ready_at bigint, sent bigint NOT NULL DEFAULT 0, consumed bigint NOT NULL DEFAULT 0, last_terminate bigint NOT NULL DEFAULT 0, last_cancel bigint NOT NULL DEFAULT 0, cancel_requested boolean NOT NULL DEFAULT false, kept bigint NOT NULL DEFAULT 0, crashes integer NOT NULL DEFAULT 0, failed_builds text NOT NULL DEFAULT ''::text, failed_at bigint NOT NULL DEFAULT 0, stuck_reason text, stuck_message text, stuck_build text, parent text, parent_op bigint, parent_awaits boolean, root text, deadline bigint, crash_class smallint NOT NULL DEFAULT
@@ -58,6 +62,10 @@ constraint leftovers_pkey of outlast.leftovers: PRIMARY KEY (run)
 
 constraint migrations_pkey of outlast.migrations: PRIMARY KEY (version)
 
+constraint record_counts_pkey of outlast.record_counts: PRIMARY KEY (space)
+
+constraint records_pkey of outlast.records: PRIMARY KEY (space, id)
+
 constraint replies_pkey of outlast.replies: PRIMARY KEY (run, message)
 
 constraint runs_pkey of outlast.runs: PRIMARY KEY (id)
@@ -101,6 +109,10 @@ CREATE UNIQUE INDEX inbox_pkey ON outlast.inbox USING btree (run, "position")
 CREATE UNIQUE INDEX leftovers_pkey ON outlast.leftovers USING btree (run)
 
 CREATE UNIQUE INDEX migrations_pkey ON outlast.migrations USING btree (version)
+
+CREATE UNIQUE INDEX record_counts_pkey ON outlast.record_counts USING btree (space)
+
+CREATE UNIQUE INDEX records_pkey ON outlast.records USING btree (space, id)
 
 CREATE INDEX replies_by_time ON outlast.replies USING btree (at)
 
@@ -1458,6 +1470,22 @@ BEGIN
     FROM unnest(statuses_, changes_) AS moved (status, change)
     GROUP BY moved.status HAVING sum(moved.change) <> 0 ORDER BY moved.status
     ON CONFLICT (status, slot) DO UPDATE SET n = counts.n + excluded.n;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.delete_records_v3(space_ text, ids_ text[])
+ RETURNS bigint
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    deleted_ bigint;
+BEGIN
+    PERFORM 1 FROM "outlast".record_counts c WHERE c.space = space_ FOR NO KEY UPDATE;
+    DELETE FROM "outlast".records r WHERE r.space = space_ AND r.id = ANY (ids_);
+    GET DIAGNOSTICS deleted_ = ROW_COUNT;
+    UPDATE "outlast".record_counts c SET n = c.n - deleted_ WHERE c.space = space_;
+    RETURN deleted_;
 END
 $function$
 
@@ -2888,6 +2916,33 @@ BEGIN
         p.status::text, p.kept,
         CASE WHEN p.known IS NOT NULL THEN coalesce(p.known_after_cancel, p.was_cancelled) ELSE p.was_cancelled END, p.holder_host, p.holder_pid
     FROM placed p ORDER BY p.nth;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.put_records_v3(at_ bigint, space_ text, ids_ text[], bodies_ text[], replaces_ boolean, max_ bigint)
+ RETURNS bigint
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    now_ bigint := coalesce(at_, "outlast".clock_v3());
+    count_ bigint;
+    new_ bigint;
+BEGIN
+    INSERT INTO "outlast".record_counts (space, n) VALUES (space_, 0) ON CONFLICT DO NOTHING;
+    SELECT c.n INTO count_ FROM "outlast".record_counts c WHERE c.space = space_ FOR NO KEY UPDATE;
+    SELECT count(*) INTO new_ FROM unnest(ids_) AS i (id)
+    WHERE NOT EXISTS (SELECT 1 FROM "outlast".records r WHERE r.space = space_ AND r.id = i.id);
+    IF new_ > 0 AND count_ + new_ > max_ THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO "outlast".records AS r (space, id, body, at)
+    SELECT space_, i.id, i.body, now_ FROM unnest(ids_, bodies_) AS i (id, body)
+    ON CONFLICT (space, id) DO UPDATE SET body = excluded.body, at = excluded.at WHERE replaces_;
+    IF new_ > 0 THEN
+        UPDATE "outlast".record_counts c SET n = c.n + new_ WHERE c.space = space_;
+    END IF;
+    RETURN new_;
 END
 $function$
 

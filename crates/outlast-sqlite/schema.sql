@@ -102,6 +102,19 @@ CREATE TABLE leftovers (
     run TEXT NOT NULL PRIMARY KEY
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE record_counts (
+    space TEXT    NOT NULL PRIMARY KEY,
+    n     INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE records (
+    space TEXT    NOT NULL,
+    id    TEXT    NOT NULL,
+    body  TEXT    NOT NULL,
+    at    INTEGER NOT NULL,
+    PRIMARY KEY (space, id)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE replies (
     run     TEXT    NOT NULL,
     message TEXT    NOT NULL,

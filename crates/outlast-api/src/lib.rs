@@ -23,6 +23,7 @@
 //! ```
 
 mod action;
+mod audit;
 mod role;
 
 mod problem;
@@ -41,11 +42,14 @@ mod failure_group;
 mod hook;
 mod operation;
 mod output;
+mod queue;
 mod run;
 mod runs;
 mod schedule;
+mod stats;
 mod stream;
 mod worker;
+mod workflow;
 mod world;
 
 mod bulk;
@@ -60,6 +64,7 @@ mod live;
 mod service;
 
 pub use action::Action;
+pub use audit::{AuditFilter, AuditJson, AuditOutcome};
 pub use bulk::{
     BulkAction, BulkJson, BulkPreview, BulkProblemJson, BulkRequest, BulkRunFilter, BulkStopJson,
     BulkStopRequest,
@@ -81,6 +86,7 @@ pub use page::{ChildrenJson, ItemPage, PageRequest};
 pub use payload::{PAYLOAD_PREVIEW_BYTES, PayloadAmount, PayloadJson};
 pub use problem::{FieldProblem, Problem, ProblemCode, ProblemDocument};
 pub use query::{QueryPairs, QueryReader, QueryWriter, path_segment};
+pub use queue::{QueueDetailJson, QueueJson, QueueListJson};
 pub use retry::{PlannedOperationJson, RetryPlanJson, RetryRunRequest};
 pub use rfc3339::{InvalidTime, Rfc3339};
 pub use role::{InvalidRole, Role};
@@ -94,12 +100,17 @@ pub use schedule::{
 };
 pub use send::{SendRequest, SentJson};
 pub use start::{BatchJson, BatchRequest, BatchResult, StartRequest, TimeOrDuration};
+pub use stats::{StatsJson, StatsPointJson, StatsQuery};
 pub use stream::{ChunkFilter, ChunkJson, ChunkListJson, StreamJson, StreamListJson};
-pub use worker::{WorkerJson, WorkerListJson, WorkflowCodeJson, WorkflowJson, WorkflowListJson};
+pub use worker::{WorkerJson, WorkerListJson, WorkflowCodeJson};
+pub use workflow::{
+    EndedRunsJson, OpenRunsJson, OpenVersionJson, WorkflowDefinitionJson, WorkflowDetailJson, WorkflowJson,
+    WorkflowListJson,
+};
 pub use world::{MeJson, ReadinessJson, WorldJson};
 
 #[cfg(feature = "service")]
 pub use service::{
-    Caller, EventTail, MomentKind, RunMoment, RunTimeline, Service, StartedJson, StreamFollower, StreamFrame,
-    preview_schedule,
+    Caller, EventTail, MomentKind, NewAudit, RunMoment, RunTimeline, Service, StartedJson, StreamFollower,
+    StreamFrame, preview_schedule,
 };

@@ -2,6 +2,7 @@
 
 mod problems;
 
+mod audit;
 mod convert;
 mod export;
 mod failures;
@@ -9,8 +10,11 @@ mod fleet;
 mod hooks;
 mod list;
 mod output;
+mod queues;
 mod resolve;
 mod retry;
+mod stats;
+mod workflows;
 
 mod events;
 mod operations;
@@ -38,15 +42,19 @@ use crate::rfc3339::Rfc3339;
 use crate::role::Role;
 use crate::run::RunJson;
 
+pub use audit::NewAudit;
 pub use events::EventTail;
 pub use schedules::preview_schedule;
 pub use start::StartedJson;
 pub use streams::{StreamFollower, StreamFrame};
 pub use timeline::{MomentKind, RunMoment, RunTimeline};
 
+use audit::AuditState;
 use failures::FailureGroups;
 use fleet::NewestVersions;
 use problems::of_error;
+use stats::StatsRing;
+use workflows::Statistics;
 
 /// Answers every request of the API on a client of a world.
 ///
@@ -67,6 +75,9 @@ pub struct Service {
     client: Client,
     newest_versions: Arc<Mutex<NewestVersions>>,
     failure_groups: Arc<Mutex<FailureGroups>>,
+    statistics: Arc<Mutex<Statistics>>,
+    audit: Arc<Mutex<AuditState>>,
+    stats: Arc<Mutex<StatsRing>>,
 }
 
 /// Who makes a request.
@@ -90,7 +101,14 @@ impl Caller {
 impl Service {
     /// A service on a client.
     pub fn new(client: Client) -> Self {
-        Self { client, newest_versions: Arc::default(), failure_groups: Arc::default() }
+        Self {
+            client,
+            newest_versions: Arc::default(),
+            failure_groups: Arc::default(),
+            statistics: Arc::default(),
+            audit: Arc::default(),
+            stats: Arc::default(),
+        }
     }
 
     /// The client.

@@ -1,4 +1,4 @@
-//! Workers and workflows in responses.
+//! Workers in responses.
 
 use std::collections::BTreeMap;
 
@@ -73,28 +73,4 @@ pub struct WorkflowCodeJson {
     pub workflow: String,
     /// The version.
     pub version: u32,
-}
-
-/// The workflows that joined workers have code for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct WorkflowListJson {
-    /// The workflows, by name.
-    pub items: Vec<WorkflowJson>,
-}
-
-/// A workflow that joined workers have code for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct WorkflowJson {
-    /// Its name.
-    pub name: String,
-    /// Its versions, the newest first.
-    pub versions: Vec<u32>,
-    /// The builds that have it.
-    pub builds: Vec<String>,
-    /// The queues that these workers serve.
-    pub queues: Vec<String>,
-    /// The number of joined workers that have it.
-    pub workers: u64,
 }

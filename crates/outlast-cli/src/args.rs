@@ -15,7 +15,9 @@ pub(crate) use self::access::{AccessCommand, AccessCreateArgs};
 pub(crate) use self::common::{ColorChoice, CommonArgs, Format};
 pub(crate) use self::filter::{FilterArgs, ListArgs};
 pub(crate) use self::groups::grouped_help;
-pub(crate) use self::reading::{FailureCommand, HookCommand, HookListArgs};
+pub(crate) use self::reading::{
+    AuditCommand, AuditListArgs, FailureCommand, HookCommand, HookListArgs, QueueCommand,
+};
 pub(crate) use self::run::{
     AskArgs, ControlArgs, EventsArgs, ExportArgs, OutputArgs, PayloadArgs, RestartArgs, RetryArgs,
     RunCommand, SendArgs, ShowArgs, StartArgs, StepsArgs, StreamCommand, TailArgs, WakeArgs,
@@ -102,7 +104,13 @@ pub(crate) enum Command {
     /// Replay all open runs with the code of this program, and change nothing
     #[command(after_help = serving::CHECK_EXAMPLES)]
     Check(CheckArgs),
-    /// The workflows that joined workers have code for
+    /// Who changed something through a server, and who was refused
+    #[command(subcommand)]
+    Audit(AuditCommand),
+    /// The queues: how many runs are ready, and who serves them
+    #[command(subcommand)]
+    Queue(QueueCommand),
+    /// The workflows that workers have code for, or had
     #[command(subcommand)]
     Workflow(WorkflowCommand),
     /// The world: where runs are stored
@@ -158,9 +166,9 @@ pub(crate) enum BulkCommand {
 /// What can be asked about workflows.
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkflowCommand {
-    /// List the workflows that joined workers have code for
+    /// List the workflows that workers have code for, or had
     List,
-    /// Show a workflow: versions, builds, queues
+    /// Show a workflow: versions, builds, open runs, durations
     Show {
         /// The name of the workflow
         name: String,

@@ -29,10 +29,12 @@ mod schedule;
 mod stream;
 
 mod access;
+mod audit;
 mod dev;
 mod serve;
 mod signals;
 mod worker;
+mod workflow;
 
 mod doctor;
 mod world;
@@ -40,6 +42,7 @@ mod world;
 mod config;
 mod new;
 mod program;
+mod queue;
 
 use crate::app::SharedCodec;
 use crate::config::Settings;

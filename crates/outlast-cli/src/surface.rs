@@ -11,14 +11,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use outlast::{RunId, Worker};
 use outlast_api::{
-    BackfillRequest, BackfilledJson, BatchJson, BatchRequest, BulkJson, BulkPreview, BulkRequest,
-    BulkStopRequest, CancelRequest, ChildrenJson, ChunkFilter, ChunkListJson, ControlledJson, CountsJson,
-    EventFilter, EventJson, ExplanationJson, FailureDetailJson, FailureFilter, FailureListJson, FiringJson,
-    HookFilter, ItemPage, OpenHookJson, OperationFilter, OperationJson, OutputJson, PageRequest,
-    PauseRequest, Problem, PruneRequest, PrunedJson, ResolveJson, RestartRequest, RetryRunRequest, RunFilter,
-    RunJson, ScheduleControlledJson, ScheduleDefinition, ScheduleFilter, ScheduleJson, SchedulePauseRequest,
-    SchedulesControlledJson, SchedulesRequest, SendRequest, SentJson, StartRequest, StartedJson, StateJson,
-    StreamListJson, TerminateRequest, WakeRequest, WorkerListJson, WorkflowListJson, WorldJson,
+    AuditFilter, AuditJson, BackfillRequest, BackfilledJson, BatchJson, BatchRequest, BulkJson, BulkPreview,
+    BulkRequest, BulkStopRequest, CancelRequest, ChildrenJson, ChunkFilter, ChunkListJson, ControlledJson,
+    CountsJson, EventFilter, EventJson, ExplanationJson, FailureDetailJson, FailureFilter, FailureListJson,
+    FiringJson, HookFilter, ItemPage, OpenHookJson, OperationFilter, OperationJson, OutputJson, PageRequest,
+    PauseRequest, Problem, PruneRequest, PrunedJson, QueueDetailJson, QueueListJson, ResolveJson,
+    RestartRequest, RetryRunRequest, RunFilter, RunJson, ScheduleControlledJson, ScheduleDefinition,
+    ScheduleFilter, ScheduleJson, SchedulePauseRequest, SchedulesControlledJson, SchedulesRequest,
+    SendRequest, SentJson, StartRequest, StartedJson, StateJson, StreamListJson, TerminateRequest,
+    WakeRequest, WorkerListJson, WorkflowDetailJson, WorkflowListJson, WorldJson,
 };
 
 pub use self::connection::RemoteError;
@@ -169,8 +170,20 @@ pub trait Surface: fmt::Debug + Send + Sync {
     /// The joined workers.
     async fn workers(&self) -> Result<WorkerListJson, Problem>;
 
-    /// The workflows that joined workers have code for.
+    /// A page of the audit.
+    async fn audit(&self, filter: &AuditFilter) -> Result<ItemPage<AuditJson>, Problem>;
+
+    /// The queues.
+    async fn queues(&self) -> Result<QueueListJson, Problem>;
+
+    /// A queue, with the workers that serve it.
+    async fn queue(&self, name: &str) -> Result<QueueDetailJson, Problem>;
+
+    /// The workflows that workers have code for, or had.
     async fn workflows(&self) -> Result<WorkflowListJson, Problem>;
+
+    /// A workflow, with its definitions and statistics.
+    async fn workflow(&self, name: &str) -> Result<WorkflowDetailJson, Problem>;
 
     /// Deletes the runs that ended before a time.
     async fn prune(&self, request: &PruneRequest) -> Result<PrunedJson, Problem>;

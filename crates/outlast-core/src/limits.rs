@@ -61,6 +61,44 @@ pub const RUN_FAILURE_MESSAGE_BYTES: usize = 200;
 /// Runs up to which those with a flag are counted. The cost of a count is bounded by it.
 pub const FLAG_COUNT_MAX: usize = 1_000;
 
+/// Ready runs up to which those of one queue are counted. The cost of a count is bounded by it.
+pub const QUEUE_COUNT_MAX: usize = 10_000;
+
+/// Queues that are listed. The names of queues are those of programs, which may have one per customer.
+pub const QUEUES_LISTED_MAX: usize = 1_000;
+
+/// Groups of ready runs (one per queue, workflow, version and whatever else decides who may claim them) that one list of
+/// queues reads. Each costs a few lookups.
+pub const QUEUE_GROUPS_READ_MAX: usize = 10_000;
+
+/// Held runs that one list of queues counts, in all queues together: those of ten workers with the default limit.
+pub const QUEUE_HELD_READ_MAX: usize = 100_000;
+
+/// Bytes of the name of a space of records. Spaces are chosen by the engine and its surfaces.
+pub const RECORD_SPACE_BYTES_MAX: usize = 64;
+
+/// Bytes of the id of a record, which is an index key.
+pub const RECORD_ID_BYTES_MAX: usize = 512;
+
+/// Bytes of the body of a record: the schema of a large input fits.
+pub const RECORD_BYTES_MAX: usize = 64 * 1024;
+
+/// Records of one space. Who writes records deletes old ones.
+pub const RECORDS_MAX: usize = 100_000;
+
+/// Records that are written, deleted or read in one call.
+pub const RECORDS_BATCH_MAX: usize = 1_000;
+
+/// Definitions of workflows that are kept: one per workflow, version and build. The ones that no worker has joined with for
+/// the longest are deleted first.
+pub const DEFINITIONS_MAX: usize = 500;
+
+/// Names of steps, and names of queues, in one definition.
+pub const DEFINITION_NAMES_MAX: usize = 100;
+
+/// Bytes of one schema in a definition. Two of them, and the names, fit into a record.
+pub const DEFINITION_SCHEMA_BYTES_MAX: usize = 16 * 1024;
+
 /// Runs that are read by their ids in one call: a page of a live list.
 pub const RUNS_BY_ID_MAX: usize = 200;
 

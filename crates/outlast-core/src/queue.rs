@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use crate::limits::{NAME_BYTES_MAX, PRIORITY_AGE, PRIORITY_MAX, QUEUE_DEFAULT};
+use crate::limits::{NAME_BYTES_MAX, PRIORITY_AGE, PRIORITY_MAX, QUEUE_COUNT_MAX, QUEUE_DEFAULT};
 use crate::time::Timestamp;
 
 /// The prefix of the workflow's name of a queued step; the name of the step follows. Workflows of programs must not
@@ -15,6 +15,47 @@ pub const BUILT_IN_PREFIX: &str = "outlast:";
 
 /// The queue of workflows of the engine that no worker of a program has to serve. Only they can be in it.
 pub const BUILT_IN_QUEUE: &str = BUILT_IN_PREFIX;
+
+/// The runs of a queue, as clients see them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueView {
+    /// The name of the queue.
+    pub name: Arc<str>,
+    /// The runs that a worker with their code can claim now: new ones, and those that a message, a time or a child has
+    /// woken. Counted up to [`QUEUE_COUNT_MAX`].
+    pub ready: u64,
+    /// When the one of them that has been ready for the longest became ready.
+    pub oldest_ready_at: Option<Timestamp>,
+    /// The runs that builds failed to continue, and that another build can claim now. Counted up to
+    /// [`QUEUE_COUNT_MAX`].
+    pub stuck: u64,
+    /// The runs that sessions hold. At most [`QUEUE_HELD_READ_MAX`](crate::limits::QUEUE_HELD_READ_MAX) are counted, in
+    /// all queues together.
+    pub running: u64,
+}
+
+impl QueueView {
+    /// A queue without runs.
+    pub fn empty(name: impl Into<Arc<str>>) -> Self {
+        Self { name: name.into(), ready: 0, oldest_ready_at: None, stuck: 0, running: 0 }
+    }
+
+    /// Adds ready runs, of which the oldest became ready at `oldest`.
+    pub fn add_ready(&mut self, runs: u64, oldest: Option<Timestamp>) {
+        self.ready = capped(self.ready.saturating_add(runs));
+        self.oldest_ready_at = self.oldest_ready_at.into_iter().chain(oldest).min();
+    }
+
+    /// Adds runs that builds failed to continue.
+    pub fn add_stuck(&mut self, runs: u64) {
+        self.stuck = capped(self.stuck.saturating_add(runs));
+    }
+}
+
+fn capped(runs: u64) -> u64 {
+    runs.min(QUEUE_COUNT_MAX as u64)
+}
 
 static DEFAULT: LazyLock<Arc<str>> = LazyLock::new(|| QUEUE_DEFAULT.into());
 

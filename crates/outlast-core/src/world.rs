@@ -14,6 +14,8 @@ use crate::event::{Ended, TurnRecord};
 use crate::id::{MessageId, RunId, SessionId};
 use crate::marks::{MarkCounts, Marks};
 use crate::message::{Message, NewMessage, Sent};
+use crate::queue::QueueView;
+use crate::record::{NewRecord, RecordQuery, StoredRecord};
 use crate::reply::StoredReply;
 use crate::report::Report;
 use crate::retried::Reopen;
@@ -239,6 +241,13 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// The joined workers, in order of their sessions.
     async fn workers(&self) -> Result<Vec<WorkerView>, WorldError>;
 
+    /// The queues that have runs which are ready, will be at a known time, or are held; by name, at most
+    /// [`QUEUES_LISTED_MAX`](crate::limits::QUEUES_LISTED_MAX). A run that every worker may claim, because it can be ended
+    /// without its code, counts as ready in its own queue.
+    ///
+    /// The cost does not grow with the number of runs: it reads indexes only, and counts up to limits.
+    async fn queues(&self) -> Result<Vec<QueueView>, WorldError>;
+
     /// Makes a run without a holder ready for every build, including those that failed to continue it. A paused run
     /// stays paused. Refuses with `NotFound`, `Conflict` when it has ended or a session holds it.
     async fn resume(&self, run: RunId) -> Result<(), WorldError>;
@@ -301,6 +310,29 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// Watches a run from now on: the watch reports when a stream or the published state of the run may have changed,
     /// or the run has ended. It is a hint, which may be missing if another process makes the change.
     fn watch(&self, run: RunId) -> RunWatch;
+
+    // --- records ---
+
+    /// Stores records of a space, and replaces those that exist: all of them or none.
+    ///
+    /// Refuses with `Limit` when a text or the batch is too large, or the space would have more than
+    /// [`RECORDS_MAX`](crate::limits::RECORDS_MAX) records; `Invalid` when a space or an id is empty, an id is given twice,
+    /// or a text contains NUL.
+    async fn put_records(&self, space: &str, records: Vec<NewRecord>) -> Result<(), WorldError>;
+
+    /// Stores a record unless the space has one with its id. Returns whether it was stored. Refuses as
+    /// [`put_records`](Self::put_records).
+    async fn put_record_if_absent(&self, space: &str, record: NewRecord) -> Result<bool, WorldError>;
+
+    /// A record; `None` if there is none.
+    async fn record(&self, space: &str, id: &str) -> Result<Option<StoredRecord>, WorldError>;
+
+    /// A page of the records of a space.
+    async fn records(&self, query: RecordQuery) -> Result<Vec<StoredRecord>, WorldError>;
+
+    /// Deletes records of a space, and returns how many of them existed. Refuses with `Limit` when they are more than
+    /// [`RECORDS_BATCH_MAX`](crate::limits::RECORDS_BATCH_MAX).
+    async fn delete_records(&self, space: &str, ids: &[String]) -> Result<u64, WorldError>;
 
     // --- wake-up ---
 

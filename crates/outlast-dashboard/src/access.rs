@@ -12,6 +12,7 @@ use outlast_api::{Caller, Problem, ProblemCode, Role};
 use outlast_core::event::hidden_tokens::without_generated_tokens;
 
 use crate::app::App;
+use crate::audit;
 use crate::config::Admission;
 use crate::login::{LoginSession, session_of, set_cookie};
 use crate::pages::problem::problem_response;
@@ -52,6 +53,7 @@ pub(crate) async fn admit(State(app): State<App>, mut request: Request, next: Ne
             Ok(caller)
         }
     };
+    let known = caller.as_ref().ok().cloned();
     let admitted = caller.and_then(|caller| {
         check_role(&caller)?;
         check_change(&app, &caller, &request)?;
@@ -62,7 +64,7 @@ pub(crate) async fn admit(State(app): State<App>, mut request: Request, next: Ne
             let hides_tokens = !caller.role.includes(Role::Operate);
             request.extensions_mut().insert(caller);
             let response = match session {
-                None => next.run(request).await,
+                None => audit::run(&app, request, next).await,
                 Some(session) => {
                     request.extensions_mut().insert(session.clone());
                     with_session(&app, session, request, next).await
@@ -72,6 +74,10 @@ pub(crate) async fn admit(State(app): State<App>, mut request: Request, next: Ne
         }
         Err(problem) => {
             let site = Site::of_stranger(&app, &request);
+            let record = known.and_then(|caller| audit::refusal(&app, &caller, &request, &problem));
+            if let Some(record) = record {
+                app.service.audit_refusal(record).await;
+            }
             problem_response(&site, &problem)
         }
     }
@@ -94,7 +100,7 @@ fn hide_tokens(response: Response) -> Response {
 async fn with_session(app: &App, session: LoginSession, request: Request, next: Next) -> Response {
     let (headers, is_stream) = (request.headers().clone(), request.uri().path().ends_with("/live"));
     let prefix = Site::of_stranger(app, &request).prefix;
-    let mut response = next.run(request).await;
+    let mut response = audit::run(app, request, next).await;
     let fresh = session.refreshed(app.service.now().0).filter(|_| !is_stream);
     let has_cookie = response.headers().contains_key(header::SET_COOKIE);
     let cookie =

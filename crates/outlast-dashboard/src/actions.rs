@@ -8,6 +8,7 @@ mod confirm;
 mod control;
 mod prune;
 mod schedule;
+mod schema_form;
 mod selected;
 mod send;
 mod start;

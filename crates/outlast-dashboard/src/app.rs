@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
 use outlast_api::Service;
+use tokio::sync::OnceCell;
 
 use crate::assets::Assets;
 use crate::config::DashboardConfig;
@@ -19,6 +23,8 @@ pub(crate) struct AppState {
     pub(crate) secret: FormSecret,
     pub(crate) hub: Hub,
     pub(crate) logins: LoginLimiter,
+    /// Set when the secret of the world is known, or another one is configured.
+    secret_loaded: OnceCell<()>,
 }
 
 /// The shared state, as handlers extract it.
@@ -28,6 +34,20 @@ impl AppState {
     pub(crate) fn new(service: Service, config: DashboardConfig) -> Self {
         let secret = config.secret.map_or_else(FormSecret::new, FormSecret::of);
         let (assets, hub, logins) = (Assets::new(), Hub::default(), LoginLimiter::default());
-        Self { service, config, assets, secret, hub, logins }
+        let secret_loaded = OnceCell::new_with(config.secret.map(|_| ()));
+        Self { service, config, assets, secret, hub, logins, secret_loaded }
     }
+}
+
+/// A layer: before the first request is answered, the secret of the world is read. While the world does not respond, this
+/// process uses a secret of its own.
+pub(crate) async fn load_secret(State(app): State<App>, request: Request, next: Next) -> Response {
+    let load = || async {
+        let may_write = !app.config.is_read_only;
+        app.secret.load(&**app.service.client().world(), may_write).await
+    };
+    if let Err(error) = app.secret_loaded.get_or_try_init(load).await {
+        tracing::warn!(%error, "the secret of the dashboard's sessions cannot be read");
+    }
+    next.run(request).await
 }

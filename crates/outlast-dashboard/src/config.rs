@@ -71,8 +71,8 @@ impl DashboardConfig {
         self
     }
 
-    /// The secret with which cookies and forms are signed. Without one, each process makes its own, and a restart ends all
-    /// sessions. Servers behind one address need the same.
+    /// The secret with which cookies and forms are signed. Without one, it is made once and stored in the world, so that
+    /// sessions survive a restart, and all servers of the world know them.
     pub fn secret(mut self, secret: [u8; 32]) -> Self {
         self.secret = Some(secret);
         self

@@ -37,6 +37,7 @@ mod pages;
 mod timeline;
 
 mod actions;
+mod audit;
 mod live;
 
 pub use config::DashboardConfig;

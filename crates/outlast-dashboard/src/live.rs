@@ -29,7 +29,7 @@ use crate::login::LoginSession;
 use crate::pages::problem::{Answer, OnSite, Refusal};
 use crate::pages::run::{RunParts, RunQueryPart, run_id};
 use crate::pages::runs::RunList;
-use crate::pages::{failures, fleet, hooks, schedules};
+use crate::pages::{failures, fleet, hooks, queues, schedules};
 use crate::site::Site;
 use hub::{Snapshot, Subscription};
 
@@ -115,10 +115,32 @@ pub(crate) async fn page(
                 _ if bulk.is_some() => bulk_body(&app, &site, bulk.unwrap_or_default()).await?,
                 "/hooks/live" => hooks::show_body(&app, &site).await?,
                 "/workers/live" => fleet::workers_body(&app, &site).await?,
-                "/queues/live" => fleet::queues_body(&app, &site).await?,
+                "/all-queues/live" => queues::list_body(&app, &site).await?,
                 "/schedules/live" => schedules::list_body(&app, &site).await?,
                 _ => failures::show_body(&app, &site).await?,
             };
+            Ok(Snapshot { parts: rendered([("page", body)]), rev: site.now.as_micros(), is_last: false })
+        }
+    };
+    let subscription = app.hub.subscribe(key, PAGE_EVERY, app.service.client().world().clock(), read);
+    Ok(respond(&app, session.map(|session| session.0), subscription))
+}
+
+/// `GET /queues/{name}/live`.
+pub(crate) async fn queue(
+    State(app): State<App>,
+    session: Option<Extension<LoginSession>>,
+    site: Site,
+    Path(name): Path<String>,
+) -> Answer {
+    app.service.queue(&name).await.on(&site)?;
+    let key = format!("{} {} {} queue {name}", site.prefix, site.is_read_only, site.caller.role);
+    let reader = app.clone();
+    let read = move || {
+        let (app, mut site, name) = (reader.clone(), site.clone(), name.clone());
+        async move {
+            site.now = app.service.now().0;
+            let body = queues::show_body(&app, &site, &name).await?;
             Ok(Snapshot { parts: rendered([("page", body)]), rev: site.now.as_micros(), is_last: false })
         }
     };

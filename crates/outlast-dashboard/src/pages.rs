@@ -1,6 +1,7 @@
 //! The pages.
 
 pub(crate) mod problem;
+pub(crate) mod queues;
 
 pub(crate) mod runs;
 pub(crate) mod search;
@@ -8,6 +9,7 @@ pub(crate) mod search;
 pub(crate) mod run;
 pub(crate) mod run_tabs;
 
+pub(crate) mod audit;
 pub(crate) mod failures;
 pub(crate) mod fleet;
 pub(crate) mod hooks;

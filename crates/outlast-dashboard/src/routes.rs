@@ -8,10 +8,11 @@ use axum::response::Redirect;
 use axum::routing::get;
 use outlast_api::Service;
 
-use crate::app::{App, AppState};
+use crate::app::{App, AppState, load_secret};
 use crate::config::DashboardConfig;
 use crate::pages::{
-    failures, fleet, hooks, problem, run, run_tabs, runs, schedules, search, settings, workflows,
+    audit, failures, fleet, hooks, problem, queues, run, run_tabs, runs, schedules, search, settings,
+    workflows,
 };
 use crate::site::Site;
 use crate::{access, actions, assets, live, login};
@@ -24,8 +25,21 @@ fn login_routes(app: &App) -> Router<App> {
         .layer(from_fn_with_state(app.clone(), access::admit_login))
 }
 
+/// Workflows, queues, workers, and who did what to them.
+fn fleet_routes() -> Router<App> {
+    Router::new()
+        .route("/workflows", get(workflows::list))
+        .route("/workflows/{name}", get(workflows::show))
+        .route("/queues", get(queues::list))
+        .route("/queues/{name}", get(queues::show))
+        .route("/queues/{name}/live", get(live::queue))
+        .route("/workers", get(fleet::workers))
+        .route("/workers/{session}", get(fleet::worker))
+        .route("/audit", get(audit::show))
+}
+
 /// The screens whose content is replaced as a whole when it changes.
-const LIVE_SCREENS: [&str; 5] = ["failures", "hooks", "queues", "workers", "schedules"];
+const LIVE_SCREENS: [&str; 5] = ["failures", "hooks", "all-queues", "workers", "schedules"];
 
 /// The pages of the dashboard, as a router that can be nested under any path.
 ///
@@ -52,18 +66,14 @@ pub fn router(service: Service, config: DashboardConfig) -> Router {
         .route("/runs/{id}/children", get(run_tabs::children))
         .route("/runs/{id}/export", get(run_tabs::export))
         .route("/runs/{id}/send", get(actions::ask_payload).post(actions::send))
+        .merge(fleet_routes())
         .route("/search", get(search::search))
         .route("/failures", get(failures::show))
-        .route("/workflows", get(workflows::list))
-        .route("/workflows/{name}", get(workflows::show))
         .route("/schedules", get(schedules::list))
         .route("/schedules/new", get(actions::ask_new_schedule).post(actions::create_schedule))
         .route("/schedules/{id}", get(schedules::show))
         .route("/schedules/{id}/edit", get(actions::ask_schedule_change).post(actions::control_schedule))
         .route("/hooks", get(hooks::show))
-        .route("/queues", get(fleet::queues))
-        .route("/workers", get(fleet::workers))
-        .route("/workers/{session}", get(fleet::worker))
         .route("/settings", get(settings::show))
         .route("/settings/prune", get(actions::ask_prune).post(actions::prune))
         .route("/settings/theme", get(settings::set_theme));
@@ -88,6 +98,7 @@ pub fn router(service: Service, config: DashboardConfig) -> Router {
         .merge(login_routes(&app))
         // Assets contain nothing about runs, and the page of a refusal needs them.
         .route("/assets/{digest}/{file}", get(assets::serve))
+        .layer(from_fn_with_state(app.clone(), load_secret))
         .layer(from_fn(access::set_headers))
         .with_state(app)
 }

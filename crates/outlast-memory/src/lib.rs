@@ -22,6 +22,7 @@ mod session;
 mod claim;
 
 mod ready_queues;
+mod records;
 
 mod deadlines;
 

@@ -2,10 +2,12 @@
 
 use std::ops::Bound;
 
-use outlast_core::limits::{FLAG_COUNT_MAX, HISTORY_TURNS_READ_MAX, PAGE_RUNS_MAX};
+use outlast_core::limits::{
+    FLAG_COUNT_MAX, HISTORY_TURNS_READ_MAX, PAGE_RUNS_MAX, QUEUE_HELD_READ_MAX, QUEUES_LISTED_MAX,
+};
 use outlast_core::{
-    Ended, FailureQuery, FlagCounts, FlagFilter, ListOrder, MarkCounts, Outcome, Page, RunId, RunQuery,
-    RunView, TurnRecord, WorldError, count_marks,
+    Ended, FailureQuery, FlagCounts, FlagFilter, ListOrder, MarkCounts, Outcome, Page, QueueView, RunId,
+    RunQuery, RunView, Timestamp, TurnRecord, WorldError, count_marks,
 };
 
 use crate::state::State;
@@ -17,6 +19,23 @@ impl State {
 
     pub(crate) fn mark_counts(&self) -> MarkCounts {
         count_marks(self.runs.values().map(|run| (run.marks, 1)))
+    }
+
+    pub(crate) fn queues(&self, now: Timestamp) -> Vec<QueueView> {
+        let mut queues = self.ready.counts(now);
+        let mut add = |id: RunId, add: &dyn Fn(&mut QueueView)| {
+            if let Some(run) = self.runs.get(&id) {
+                add(queues.entry(run.queue.clone()).or_insert_with(|| QueueView::empty(run.queue.clone())));
+            }
+        };
+        for (at, run) in self.ready.ready_without_code(now) {
+            add(run, &|queue| queue.add_ready(1, Some(at)));
+        }
+        let held = self.sessions.values().flat_map(|session| &session.held);
+        for run in held.take(QUEUE_HELD_READ_MAX) {
+            add(*run, &|queue| queue.running += 1);
+        }
+        queues.into_values().take(QUEUES_LISTED_MAX).collect()
     }
 
     pub(crate) fn flag_counts(&self) -> FlagCounts {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use outlast_core::limits::PREFERENCE;
 use outlast_core::queue::ahead;
 use outlast_core::takeover::{Admission, CRASH_CLASS_MAX};
-use outlast_core::{ClaimRequest, Code, FailedBuilds, RunId, SessionId, SuspectRoom, Timestamp};
+use outlast_core::{ClaimRequest, Code, FailedBuilds, QueueView, RunId, SessionId, SuspectRoom, Timestamp};
 
 /// Where a run is stored in the ready queues.
 #[derive(Clone, Debug)]
@@ -98,6 +98,28 @@ impl ReadyQueues {
         let groups = self.by_queue.values().flat_map(HashMap::values).chain([&self.without_code]).flatten();
         let preferring = groups.filter(|(group, _)| group.preferred == Some(session));
         preferring.flat_map(|(_, runs)| runs.iter().map(|(_, run)| *run)).collect()
+    }
+
+    /// The runs that need code, as counts of their queues.
+    pub(crate) fn counts(&self, now: Timestamp) -> BTreeMap<Arc<str>, QueueView> {
+        let mut views = BTreeMap::new();
+        for (queue, of_code) in &self.by_queue {
+            for (group, runs) in of_code.values().flatten() {
+                let view = views.entry(queue.clone()).or_insert_with(|| QueueView::empty(queue.clone()));
+                let ready = runs.range(..first_after(now)).count() as u64;
+                if group.failed_builds == FailedBuilds::default() {
+                    view.add_ready(ready, runs.first().map(|(at, _)| *at).filter(|at| *at <= now));
+                } else {
+                    view.add_stuck(ready);
+                }
+            }
+        }
+        views
+    }
+
+    /// The ready runs that every worker may claim, each with its ready time.
+    pub(crate) fn ready_without_code(&self, now: Timestamp) -> impl Iterator<Item = (Timestamp, RunId)> {
+        self.without_code.values().flat_map(move |runs| runs.range(..first_after(now)).copied())
     }
 
     /// The runs that the session may claim now.

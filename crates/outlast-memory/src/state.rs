@@ -11,6 +11,7 @@ use outlast_core::{
 use crate::deadlines::Deadlines;
 use crate::outbox::Outboxes;
 use crate::ready_queues::ReadyQueues;
+use crate::records::Records;
 use crate::run::Run;
 use crate::session::Session;
 use crate::tokens::{Replies, Tokens};
@@ -33,6 +34,7 @@ pub(crate) struct State {
     pub(crate) outboxes: Outboxes,
     pub(crate) tokens: Tokens,
     pub(crate) replies: Replies,
+    pub(crate) records: Records,
     // By how much a test has reduced the limit of payloads that no hook has taken.
     pub(crate) hook_limit_reduction: u64,
 }

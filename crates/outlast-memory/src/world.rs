@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 #[cfg(feature = "test-support")]
 use outlast_core::limits::HOOK_BUFFER_MAX;
+use outlast_core::record::{check_record_batch, check_records};
 use outlast_core::refusal::{check_histories, check_runs_by_id, check_starts};
 use outlast_core::stream::check_writes;
 use outlast_core::time::event_or_time;
@@ -13,10 +14,10 @@ use outlast_core::world::Answers;
 use outlast_core::{
     Beat, Busy, ChangeSignal, ClaimRequest, Clock, Committed, Counts, Delivered, Description, Effects, Ended,
     FailureQuery, FlagCounts, HeartbeatDetails, HeldRun, Join, MarkCounts, Marks, Message, MessageId,
-    NewMessage, Page, Pruned, QuarantineChange, Reopen, Report, RunId, RunQuery, RunView, RunWatch,
-    RunWatchers, Sent, SessionId, Start, Started, StateView, StoredReply, StreamPage, StreamView,
-    StreamWrite, StreamWritten, Timestamp, TokenHash, TokenView, Turn, TurnRecord, Waiters, Work, WorkerView,
-    World, WorldError, complete_counts,
+    NewMessage, NewRecord, Page, Pruned, QuarantineChange, QueueView, RecordQuery, Reopen, Report, RunId,
+    RunQuery, RunView, RunWatch, RunWatchers, Sent, SessionId, Start, Started, StateView, StoredRecord,
+    StoredReply, StreamPage, StreamView, StreamWrite, StreamWritten, Timestamp, TokenHash, TokenView, Turn,
+    TurnRecord, Waiters, Work, WorkerView, World, WorldError, complete_counts,
 };
 use parking_lot::Mutex;
 
@@ -223,6 +224,10 @@ impl World for MemoryWorld {
         Ok(self.state.lock().workers())
     }
 
+    async fn queues(&self) -> Result<Vec<QueueView>, WorldError> {
+        Ok(self.state.lock().queues(self.clock.now()))
+    }
+
     async fn resume(&self, run: RunId) -> Result<(), WorldError> {
         self.change(|state, now, notifications| state.resume(run, now, notifications))
     }
@@ -260,6 +265,29 @@ impl World for MemoryWorld {
 
     fn watch(&self, run: RunId) -> RunWatch {
         self.watchers.watch(run)
+    }
+
+    async fn put_records(&self, space: &str, records: Vec<NewRecord>) -> Result<(), WorldError> {
+        check_records(space, &records)?;
+        self.change(|state, now, _| state.records.put(space, records, now))
+    }
+
+    async fn put_record_if_absent(&self, space: &str, record: NewRecord) -> Result<bool, WorldError> {
+        check_records(space, std::slice::from_ref(&record))?;
+        self.change(|state, now, _| state.records.put_if_absent(space, record, now))
+    }
+
+    async fn record(&self, space: &str, id: &str) -> Result<Option<StoredRecord>, WorldError> {
+        Ok(self.state.lock().records.get(space, id))
+    }
+
+    async fn records(&self, query: RecordQuery) -> Result<Vec<StoredRecord>, WorldError> {
+        Ok(self.state.lock().records.page(&query))
+    }
+
+    async fn delete_records(&self, space: &str, ids: &[String]) -> Result<u64, WorldError> {
+        check_record_batch(ids.len())?;
+        Ok(self.state.lock().records.delete(space, ids))
     }
 
     async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {

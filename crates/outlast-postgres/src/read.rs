@@ -4,4 +4,5 @@ pub(crate) mod history;
 pub(crate) mod views;
 
 pub(crate) mod page;
+pub(crate) mod records;
 pub(crate) mod streams;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use deadpool_postgres::Pool;
+use outlast_core::record::{check_record_batch, check_records};
 use outlast_core::refusal::{check_batch, check_join, check_runs_by_id, check_starts, no_run};
 use outlast_core::stream::check_writes;
 use outlast_core::time::event_or_time;
@@ -14,10 +15,11 @@ use outlast_core::turn::HeldRun;
 use outlast_core::world::Answers;
 use outlast_core::{
     Beat, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, FailureQuery, FlagCounts,
-    HeartbeatDetails, Join, MarkCounts, Marks, Message, MessageId, NewMessage, OutcomeSlot, Page, Pruned,
-    QuarantineChange, Reopen, Report, RunId, RunQuery, RunView, RunWatch, Sent, SessionId, Start, Started,
-    StateView, StoredReply, StreamPage, StreamView, StreamWrite, StreamWritten, Timestamp, TokenHash,
-    TokenView, Transacted, Turn, TurnRecord, Work, WorkerView, World, WorldError,
+    HeartbeatDetails, Join, MarkCounts, Marks, Message, MessageId, NewMessage, NewRecord, OutcomeSlot, Page,
+    Pruned, QuarantineChange, QueueView, RecordQuery, Reopen, Report, RunId, RunQuery, RunView, RunWatch,
+    Sent, SessionId, Start, Started, StateView, StoredRecord, StoredReply, StreamPage, StreamView,
+    StreamWrite, StreamWritten, Timestamp, TokenHash, TokenView, Transacted, Turn, TurnRecord, Work,
+    WorkerView, World, WorldError,
 };
 
 use crate::batcher::Batchers;
@@ -34,7 +36,8 @@ use crate::notifications::listener::Listener;
 use crate::notifications::polling::poll;
 use crate::notifications::subscribers::Subscribers;
 use crate::options::PostgresOptions;
-use crate::read::{history, page, streams, views};
+use crate::read::records::Existing;
+use crate::read::{history, page, records, streams, views};
 use crate::schema::migrate::ensure_schema;
 use crate::schema::statements::Statements;
 use crate::write::blocked_turns::{BLOCKED_CONNECTIONS, BlockedTurns};
@@ -513,6 +516,40 @@ impl World for PostgresWorld {
     async fn workers(&self) -> Result<Vec<WorkerView>, WorldError> {
         let _busy = self.clock.busy();
         views::workers(&self.database).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueView>, WorldError> {
+        let _busy = self.clock.busy();
+        views::queues(&self.database, self.clock.now()).await
+    }
+
+    async fn put_records(&self, space: &str, records: Vec<NewRecord>) -> Result<(), WorldError> {
+        let _busy = self.clock.busy();
+        check_records(space, &records)?;
+        records::put(&self.database, &self.time, space, &records, Existing::Replaced).await.map(drop)
+    }
+
+    async fn put_record_if_absent(&self, space: &str, record: NewRecord) -> Result<bool, WorldError> {
+        let _busy = self.clock.busy();
+        let records = [record];
+        check_records(space, &records)?;
+        Ok(records::put(&self.database, &self.time, space, &records, Existing::Kept).await? > 0)
+    }
+
+    async fn record(&self, space: &str, id: &str) -> Result<Option<StoredRecord>, WorldError> {
+        let _busy = self.clock.busy();
+        records::record(&self.database, space, id).await
+    }
+
+    async fn records(&self, query: RecordQuery) -> Result<Vec<StoredRecord>, WorldError> {
+        let _busy = self.clock.busy();
+        records::records(&self.database, &query).await
+    }
+
+    async fn delete_records(&self, space: &str, ids: &[String]) -> Result<u64, WorldError> {
+        let _busy = self.clock.busy();
+        check_record_batch(ids.len())?;
+        records::delete(&self.database, space, ids).await
     }
 
     async fn resume(&self, run: RunId) -> Result<(), WorldError> {

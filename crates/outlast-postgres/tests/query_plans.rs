@@ -11,8 +11,9 @@ use std::collections::BTreeSet;
 
 use common::{NO_EXPIRY, TestSchema, claim, commit, join, new_start, one_event_turn, request, start};
 use outlast_core::{
-    ClaimRequest, FailureQuery, FlagFilter, Headers, MessageBody, MessageId, NewMessage, RunId, RunQuery,
-    SessionId, Start, Status, Tags, Then, Timestamp, Turn, TurnId, World,
+    ClaimRequest, FailureQuery, FlagFilter, Headers, ListOrder, MessageBody, MessageId, NewMessage,
+    NewRecord, RecordQuery, RunId, RunQuery, SessionId, Start, Status, Tags, Then, Timestamp, Turn, TurnId,
+    World,
 };
 use outlast_postgres::PostgresWorld;
 use outlast_testkit::TestClock;
@@ -101,6 +102,8 @@ async fn read_everything(world: &PostgresWorld, tagged: &Tags) {
         world.failures(FailureQuery { fingerprint, limit: 10, ..FailureQuery::default() }).await.unwrap();
     }
     world.flag_counts().await.unwrap();
+    world.queues().await.unwrap();
+    use_records(world).await;
     world.runs_by_id(&[run(1), run(2)]).await.unwrap();
     world.event_count(run(1)).await.unwrap();
     world.run(run(1)).await.unwrap();
@@ -109,6 +112,17 @@ async fn read_everything(world: &PostgresWorld, tagged: &Tags) {
     world.ended(run(1), Timestamp::from_micros(0)).await.unwrap();
     world.counts().await.unwrap();
     world.workers().await.unwrap();
+}
+
+async fn use_records(world: &PostgresWorld) {
+    let record = |id: &str| NewRecord { id: id.into(), body: "{}".into() };
+    world.put_records("s", vec![record("a"), record("b")]).await.unwrap();
+    assert!(!world.put_record_if_absent("s", record("a")).await.unwrap());
+    world.record("s", "a").await.unwrap();
+    for order in [ListOrder::OldestFirst, ListOrder::NewestFirst] {
+        world.records(RecordQuery { order, ..RecordQuery::of_space("s") }).await.unwrap();
+    }
+    world.delete_records("s", &["a".into()]).await.unwrap();
 }
 
 /// The whole log of the server.
@@ -216,6 +230,7 @@ async fn no_statement_scans_a_growing_table_sequentially() {
         "inbox_pkey",
         "inbox_id",
         "heartbeats_pkey",
+        "records_pkey",
     ];
     for index in expected_indexes {
         assert!(used_indexes.contains(index), "no statement uses {index}: {used_indexes:#?}");

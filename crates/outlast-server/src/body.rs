@@ -9,6 +9,7 @@ use outlast::core::limits::{PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX};
 use outlast_api::{Problem, ProblemCode};
 use serde::de::DeserializeOwned;
 
+use crate::audit::GivenReason;
 use crate::reply::ProblemReply;
 
 /// The largest body: a payload, and what surrounds it.
@@ -50,8 +51,15 @@ async fn read(request: Request) -> Result<Bytes, Problem> {
     if length.is_some_and(|length: u64| length > BODY_BYTES_MAX as u64) {
         return Err(too_large());
     }
+    let reason = request.extensions().get::<GivenReason>().cloned();
     match Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
+        Ok(body) => {
+            let bytes = body.to_bytes();
+            if let Some(reason) = reason {
+                reason.read(&bytes);
+            }
+            Ok(bytes)
+        }
         Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
         Err(error) => Err(Problem::field("", format!("the body cannot be read: {error}"))),
     }

@@ -50,16 +50,23 @@ pub(crate) async fn enforce(state: AppState, route: RouteInfo, request: Request,
 async fn answer(state: &AppState, route: &RouteInfo, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let target = target_of(&mut parts, route).await;
-    let (mut audited, mut hides_tokens) = (None, false);
+    let (mut audited, mut stored, mut hides_tokens) = (None, None, false);
     match state.admit(&parts, route).await {
         Ok(Some(caller)) => {
+            match state.audit_intent(&mut parts, route, &caller).await {
+                Ok(intent) => stored = intent,
+                Err(problem) => return ProblemReply::from(problem).into_response(),
+            }
             audited = route.action.map(|action| (action, caller.actor.clone()));
             hides_tokens = !caller.role.includes(Role::Operate);
             parts.extensions.insert(By(caller));
         }
         Ok(None) => {}
-        Err(problem) => {
+        Err(Refusal { problem, caller }) => {
             state.metrics.refused(&problem.code);
+            if let Some(caller) = caller {
+                state.audit_refusal(&mut parts, route, &caller, &problem).await;
+            }
             if let Some(action) = route.action.filter(|_| problem.is(ProblemCode::Forbidden)) {
                 tracing::warn!(target: AUDIT, %action, route = route.path, on = target, why = problem.detail, "refused");
             }
@@ -74,6 +81,10 @@ async fn answer(state: &AppState, route: &RouteInfo, request: Request, next: Nex
     };
     match tokio::time::timeout(time, answer).await {
         Ok(response) => {
+            if let Some(stored) = stored {
+                let record = stored.answered_with(&response);
+                state.service.audit_outcome(record).await;
+            }
             if let Some((action, actor)) = audited {
                 let status = response.status().as_u16();
                 let acted_on = response.extensions().get::<ActedOn>().map(|ActedOn(run)| run.to_string());
@@ -112,9 +123,21 @@ fn shown(response: Response, hides_tokens: bool) -> Response {
     })
 }
 
+/// Why a request is not answered, and who made it, if that is known.
+struct Refusal {
+    problem: Problem,
+    caller: Option<Caller>,
+}
+
+impl From<Problem> for Refusal {
+    fn from(problem: Problem) -> Self {
+        Self { problem, caller: None }
+    }
+}
+
 impl ServerState {
     /// The caller of a request, if it may be made. Public routes need none.
-    async fn admit(&self, request: &Parts, route: &RouteInfo) -> Result<Option<Caller>, Problem> {
+    async fn admit(&self, request: &Parts, route: &RouteInfo) -> Result<Option<Caller>, Refusal> {
         if route.is_webhook() {
             // Its address belongs to the sender.
             return Ok(None);
@@ -132,10 +155,11 @@ impl ServerState {
         {
             let detail = format!("this needs the role {required}; {} has {}", caller.actor, caller.role);
             let forbidden = Problem::new(ProblemCode::Forbidden, detail);
-            return Err(forbidden.with(|problem| problem.required_role = Some(required)));
+            let problem = forbidden.with(|problem| problem.required_role = Some(required));
+            return Err(Refusal { problem, caller: Some(caller) });
         }
         if self.config.is_read_only && route.action.is_some() {
-            return Err(Problem::new(ProblemCode::ReadOnly, "this server only reads; use another one"));
+            return Err(Problem::new(ProblemCode::ReadOnly, "this server only reads; use another one").into());
         }
         Ok(Some(caller))
     }

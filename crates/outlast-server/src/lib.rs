@@ -44,6 +44,7 @@
 mod config;
 
 mod access;
+mod audit;
 mod enforce;
 mod guard;
 mod rate;

@@ -151,14 +151,14 @@ impl ServerState {
                 let status = if worker.status == "draining" { "draining" } else { "working" };
                 *by_status.entry(status).or_default() += 1;
             }
-            let served = workers.items.iter().flat_map(|worker| worker.queues.iter().cloned());
-            if let Err(error) = queues::write(text, &**self.service.client().world(), served).await {
-                tracing::debug!(%error, "the queues cannot be counted");
-            }
             text.family("outlast_workers", "gauge", "Joined workers by status.");
             for (status, count) in by_status {
                 text.sample("outlast_workers", &[("status", status)], count as f64);
             }
+        }
+        match self.service.queues().await {
+            Ok(queues) => queues::write(text, &queues.items, self.service.now().0),
+            Err(problem) => tracing::debug!(problem = problem.detail, "the queues cannot be counted"),
         }
     }
 }

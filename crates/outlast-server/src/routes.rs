@@ -187,10 +187,22 @@ fn read_rows() -> Vec<Row> {
         Row::read("/api/hooks", "The hooks that runs wait for", || get(runs::hooks)),
         Row::read("/api/failures", "Failed runs of the last day, in groups", || get(runs::failures)),
         Row::read("/api/failures/{fingerprint}", "One group, with its runs", || get(runs::failure)),
+        Row::read("/api/stats", "The numbers of runs over the last hours", || get(fleet::stats)),
         Row::read("/api/workers", "The joined workers", || get(fleet::workers)),
         Row::read("/api/workers/{session}", "A joined worker", || get(fleet::worker)),
-        Row::read("/api/workflows", "The workflows that joined workers have", || get(fleet::workflows)),
-        Row::read("/api/workflows/{name}", "One of them", || get(fleet::workflow)),
+        Row::new(
+            Method::GET,
+            "/api/audit",
+            RequiredRole::Role(Role::Admin),
+            "Who did what, and who was refused",
+            || get(fleet::audit),
+        ),
+        Row::read("/api/queues", "The queues, with the numbers of their runs", || get(fleet::queues)),
+        Row::read("/api/queues/{name}", "A queue, with the workers that serve it", || get(fleet::queue)),
+        Row::read("/api/workflows", "The workflows that workers have, or had", || get(fleet::workflows)),
+        Row::read("/api/workflows/{name}", "One of them, with schemas and statistics", || {
+            get(fleet::workflow)
+        }),
         Row::read("/api/world", "The world", || get(fleet::world)),
     ]
 }

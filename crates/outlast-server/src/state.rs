@@ -1,9 +1,11 @@
 //! What all handlers share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use outlast::Client;
+use outlast::core::Clock;
 use outlast::core::limits::WEBHOOK_WAITING_MAX;
+use outlast::{Client, SystemClock};
 use outlast_api::Service;
 use tokio::sync::Semaphore;
 
@@ -25,12 +27,41 @@ pub(crate) struct ServerState {
     pub(crate) rates: RateLimits,
     /// Requests to webhooks that wait for the response of a workflow.
     pub(crate) held_webhooks: Semaphore,
+    /// Whether the task that samples the numbers of runs was started.
+    is_sampling: AtomicBool,
 }
 
 impl ServerState {
     pub(crate) fn new(client: Client, config: Config) -> AppState {
         let (live, metrics, rates) = (LiveHub::default(), HttpMetrics::default(), RateLimits::default());
-        let (service, held_webhooks) = (Service::new(client), Semaphore::new(WEBHOOK_WAITING_MAX));
-        Arc::new(Self { service, config, live, metrics, rates, held_webhooks })
+        let (service, is_sampling) = (Service::new(client), AtomicBool::new(false));
+        let held_webhooks = Semaphore::new(WEBHOOK_WAITING_MAX);
+        let state = Arc::new(Self { service, config, live, metrics, rates, held_webhooks, is_sampling });
+        state.sample_stats();
+        state
+    }
+
+    /// Starts to sample the numbers of runs once a minute, until the server is stopped or dropped. A router that is made
+    /// outside of a runtime begins with the first request for them.
+    pub(crate) fn sample_stats(self: &Arc<Self>) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        if self.is_sampling.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (state, shutdown) = (Arc::downgrade(self), self.config.shutdown.clone());
+        runtime.spawn(async move {
+            // The state is not kept while the task sleeps.
+            while let Some(state) = state.upgrade() {
+                if let Err(problem) = state.service.sample().await {
+                    tracing::debug!(problem = problem.detail, "the runs cannot be counted");
+                }
+                drop(state);
+                let next = SystemClock.now().plus(Service::SAMPLE_EVERY);
+                tokio::select! {
+                    () = shutdown.cancelled() => return,
+                    _ = SystemClock.sleep_until(next) => {}
+                }
+            }
+        });
     }
 }

@@ -8,6 +8,8 @@ mod common;
 
 #[path = "api/access.rs"]
 mod access;
+#[path = "api/audit.rs"]
+mod audit;
 #[path = "api/bulk.rs"]
 mod bulk;
 #[path = "api/control.rs"]
@@ -24,6 +26,8 @@ mod nesting;
 mod payloads;
 #[path = "api/problems.rs"]
 mod problems;
+#[path = "api/queues.rs"]
+mod queues;
 #[path = "api/reading.rs"]
 mod reading;
 #[path = "api/schedules.rs"]

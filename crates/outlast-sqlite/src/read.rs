@@ -15,6 +15,12 @@ pub(crate) mod history;
 /// Pages of runs.
 pub(crate) mod page;
 
+/// Queues, with the numbers of their runs.
+pub(crate) mod queues;
+
+/// Records.
+pub(crate) mod records;
+
 /// The relation between the time in a run's id and the time of its start.
 pub(crate) mod id_clock_skew;
 

@@ -9,6 +9,7 @@ use std::task::Poll;
 
 use async_trait::async_trait;
 use outlast_core::limits::HISTORY_TURNS_READ_MAX;
+use outlast_core::record::{check_record_batch, check_records};
 use outlast_core::refusal::{
     check_batch, check_histories, check_join, check_runs_by_id, check_starts, no_run, session_gone,
 };
@@ -18,11 +19,11 @@ use outlast_core::turn::{BasedOn, HeldRun};
 use outlast_core::world::Answers;
 use outlast_core::{
     Beat, Busy, ChangeSignal, ClaimRequest, Clock, Committed, Counts, Description, Ended, FailureQuery,
-    FlagCounts, HeartbeatDetails, Join, MarkCounts, Marks, Message, MessageId, NewMessage, OutcomeSlot, Page,
-    Pruned, QuarantineChange, RecentlyStarted, Reopen, Report, RunId, RunQuery, RunView, RunWatch,
-    RunWatchers, Sent, SessionId, Start, Started, StateView, StoredReply, StreamPage, StreamView,
-    StreamWrite, StreamWritten, Timestamp, TokenHash, TokenView, Transacted, Turn, TurnRecord, Waiters, Work,
-    WorkerView, World, WorldError,
+    FlagCounts, HeartbeatDetails, Join, MarkCounts, Marks, Message, MessageId, NewMessage, NewRecord,
+    OutcomeSlot, Page, Pruned, QuarantineChange, QueueView, RecentlyStarted, RecordQuery, Reopen, Report,
+    RunId, RunQuery, RunView, RunWatch, RunWatchers, Sent, SessionId, Start, Started, StateView,
+    StoredRecord, StoredReply, StreamPage, StreamView, StreamWrite, StreamWritten, Timestamp, TokenHash,
+    TokenView, Transacted, Turn, TurnRecord, Waiters, Work, WorkerView, World, WorldError,
 };
 
 use crate::connection::clock::WorldClock;
@@ -37,9 +38,10 @@ use crate::read::failures::failures;
 use crate::read::history::{consumed, history_containing, inbox, replayed_history};
 use crate::read::id_clock_skew::IdClockSkew;
 use crate::read::page::page;
+use crate::read::queues::queues;
 use crate::read::readers::ReaderPool;
 use crate::read::run_ends::EndLookup;
-use crate::read::{streams, views};
+use crate::read::{records, streams, views};
 use crate::schema::migrate::LivenessCheck;
 use crate::schema::sql;
 use crate::sessions::claim::{Claim, claim};
@@ -52,6 +54,7 @@ use crate::write::lease_cache::LeaseCache;
 use crate::write::message::EncodedMessage;
 use crate::write::prune::{DeleteProgress, Prune, delete, prune, prune_leftovers};
 use crate::write::quarantine::quarantine;
+use crate::write::records::{self as write_records, SpaceRecords};
 use crate::write::reopen::{EncodedReopen, reopen as write_reopen};
 use crate::write::send::send_by_client;
 use crate::write::start::{EncodedStart, start, start_and_send};
@@ -425,6 +428,43 @@ impl World for SqliteWorld {
     async fn workers(&self) -> Result<Vec<WorkerView>, WorldError> {
         let _busy = self.clock.busy();
         self.readers.read(views::workers).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueView>, WorldError> {
+        let _busy = self.clock.busy();
+        let now = self.clock.now();
+        self.readers.read(move |snapshot| queues(snapshot, now)).await
+    }
+
+    async fn put_records(&self, space: &str, records: Vec<NewRecord>) -> Result<(), WorldError> {
+        let _busy = self.clock.busy();
+        check_records(space, &records)?;
+        self.writer.write_one(SpaceRecords { space: space.to_owned(), records }, write_records::put).await
+    }
+
+    async fn put_record_if_absent(&self, space: &str, record: NewRecord) -> Result<bool, WorldError> {
+        let _busy = self.clock.busy();
+        let records = vec![record];
+        check_records(space, &records)?;
+        let record = SpaceRecords { space: space.to_owned(), records };
+        self.writer.write_one(record, write_records::put_if_absent).await
+    }
+
+    async fn record(&self, space: &str, id: &str) -> Result<Option<StoredRecord>, WorldError> {
+        let _busy = self.clock.busy();
+        let (space, id) = (space.to_owned(), id.to_owned());
+        self.readers.read(move |snapshot| records::record(snapshot, &space, &id)).await
+    }
+
+    async fn records(&self, query: RecordQuery) -> Result<Vec<StoredRecord>, WorldError> {
+        let _busy = self.clock.busy();
+        self.readers.read(move |snapshot| records::records(snapshot, &query)).await
+    }
+
+    async fn delete_records(&self, space: &str, ids: &[String]) -> Result<u64, WorldError> {
+        let _busy = self.clock.busy();
+        check_record_batch(ids.len())?;
+        self.writer.write_one((space.to_owned(), ids.to_vec()), write_records::delete).await
     }
 
     async fn resume(&self, run: RunId) -> Result<(), WorldError> {

@@ -39,6 +39,9 @@ pub(crate) mod prune;
 /// The mark that keeps a run from being deleted.
 pub(crate) mod delete_turns;
 pub(crate) mod quarantine;
+
+/// Records.
+pub(crate) mod records;
 pub(crate) mod reopen;
 
 /// Transactions of steps, on a connection of their own.

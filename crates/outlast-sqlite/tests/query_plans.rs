@@ -32,7 +32,7 @@ const ALLOWED_SCANS: [(&str, &str); 12] = [
 ];
 
 /// The steps of each statement's plan, in any order.
-const PLANS: [(&str, &[&str]); 86] = [
+const PLANS: [(&str, &[&str]); 97] = [
     (
         "chunks_read",
         &[
@@ -96,6 +96,34 @@ const PLANS: [(&str, &[&str]); 86] = [
     ("prune_tags", &["PRIMARY KEY (run=?)"]),
     ("prune_turn", &["INTEGER PRIMARY KEY (rowid=?)"]),
     ("prune_turn_sizes", &["INDEX turns_by_run (run=?)"]),
+    (
+        "queue_next_line",
+        &[
+            "INDEX runs_ready (queue=? AND workflow=? AND version=? AND line>?)",
+            "INDEX runs_ready (queue=? AND workflow=? AND version>?)",
+            "INDEX runs_ready (queue=? AND workflow>?)",
+            "INDEX runs_ready (queue>?)",
+        ],
+    ),
+    (
+        "queue_next_priority",
+        &["INDEX runs_ready (queue=? AND workflow=? AND version=? AND line=? AND priority<?)"],
+    ),
+    (
+        "queue_ready",
+        &["INDEX runs_ready (queue=? AND workflow=? AND version=? AND line=? AND priority=? AND ready_at"],
+    ),
+    (
+        "queue_ready_failed",
+        &["INDEX runs_ready (queue=? AND workflow=? AND version=? AND line=? AND priority=? AND ready_at"],
+    ),
+    ("queues_held", &["INDEX runs_held (owner>?)"]),
+    ("queues_without_code", &["INDEX runs_codeless (ready_at"]),
+    ("record_count", &["PRIMARY KEY (space=?)"]),
+    ("record_delete", &["PRIMARY KEY (space=? AND id=?)"]),
+    ("record_read", &["PRIMARY KEY (space=? AND id=?)"]),
+    ("records_ascending", &["PRIMARY KEY (space=? AND id>?)"]),
+    ("records_descending", &["PRIMARY KEY (space=? AND id<?)"]),
     ("ready_by_code", &["INDEX runs_ready (queue=? AND workflow=? AND version=? AND line>?)"]),
     ("ready_without_code", &["INDEX runs_codeless (ready_at>?)"]),
     ("ready_in_line", &["INDEX runs_ready (queue=? AND workflow=? AND version=? AND line=? AND priority<?)"]),

@@ -80,12 +80,12 @@ mod testing;
 
 pub use outlast_core as core;
 pub use outlast_core::{
-    AttemptId, AttemptView, Binary, ChunkKind, ChunkOrigin, Codec, Counts, EndPlan, EndStep, ErrorClass,
-    FailedCompensation, FailureKind, FailureQuery, FailureStrategy, FlagCounts, FlagFilter, Headers,
-    IntoDuration, ListOrder, MarkCounts, Marks, MessageId, OpNumber, OperationKind, OperationStatus,
-    OperationView, Page, ParentEnd, Payload, PayloadError, PlannedOperation, Policy, Rejection, Retry,
-    RetryPlan, RunEnd, RunFailure, RunId, RunQuery, RunView, Status, StreamView, Stuck, StuckReason, Tags,
-    Timestamp, TimestampOutOfRange, Wait, WorkerView, World, WorldError,
+    AttemptId, AttemptView, Binary, ChunkKind, ChunkOrigin, Codec, Counts, DefinitionView, EndPlan, EndStep,
+    ErrorClass, FailedCompensation, FailureKind, FailureQuery, FailureStrategy, FlagCounts, FlagFilter,
+    Headers, IntoDuration, ListOrder, MarkCounts, Marks, MessageId, OpNumber, OperationKind, OperationStatus,
+    OperationView, Page, ParentEnd, Payload, PayloadError, PlannedOperation, Policy, QueueView, Rejection,
+    Retry, RetryPlan, RunEnd, RunFailure, RunId, RunQuery, RunView, Status, StreamView, Stuck, StuckReason,
+    Tags, Timestamp, TimestampOutOfRange, Wait, WorkerView, World, WorldError,
 };
 pub use outlast_macros::{select, step, workflow};
 pub use outlast_memory::MemoryWorld;

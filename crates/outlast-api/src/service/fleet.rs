@@ -1,6 +1,6 @@
-//! Workers, workflows and the world.
+//! Workers and the world.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use outlast_core::queue::{BUILT_IN_PREFIX, step_of_workflow};
@@ -9,7 +9,7 @@ use outlast_core::{SessionId, Timestamp, WorkerView};
 use super::problems::of_error;
 use super::{Service, machine_time};
 use crate::problem::{Problem, ProblemCode};
-use crate::worker::{WorkerJson, WorkerListJson, WorkflowCodeJson, WorkflowJson, WorkflowListJson};
+use crate::worker::{WorkerJson, WorkerListJson, WorkflowCodeJson};
 use crate::world::WorldJson;
 
 /// How long the newest versions of workflows are cached. A start without a version reads them.
@@ -43,35 +43,6 @@ impl Service {
         found.ok_or_else(|| Problem::new(ProblemCode::NotFound, format!("worker {session} is not joined")))
     }
 
-    /// `GET /api/workflows`: those that joined workers have code for.
-    ///
-    /// # Errors
-    ///
-    /// `unavailable`.
-    pub async fn workflows(&self) -> Result<WorkflowListJson, Problem> {
-        let workers = self.client.workers().await.map_err(of_error)?;
-        let mut by_name: BTreeMap<String, Vec<&WorkerView>> = BTreeMap::new();
-        for worker in &workers {
-            let names: BTreeSet<_> = worker.code.iter().map(|code| &*code.workflow).collect();
-            for name in names.into_iter().filter(|name| is_of_program(name)) {
-                by_name.entry(name.to_owned()).or_default().push(worker);
-            }
-        }
-        let items = by_name.into_iter().map(|(name, workers)| workflow(name, &workers)).collect();
-        Ok(WorkflowListJson { items })
-    }
-
-    /// `GET /api/workflows/{name}`.
-    ///
-    /// # Errors
-    ///
-    /// `not_found` if no joined worker has code for it.
-    pub async fn workflow(&self, name: &str) -> Result<WorkflowJson, Problem> {
-        let found = self.workflows().await?.items.into_iter().find(|workflow| workflow.name == name);
-        let not_found = || format!("no joined worker has code for workflow `{name}`");
-        found.ok_or_else(|| Problem::new(ProblemCode::NotFound, not_found()))
-    }
-
     /// `GET /api/world`.
     pub fn world(&self) -> WorldJson {
         let description = self.client.world().describe();
@@ -85,7 +56,7 @@ impl Service {
         }
     }
 
-    /// The newest version of a workflow that a joined worker has, or 1.
+    /// The newest version of a workflow that a joined worker has; without one, that a worker had; otherwise 1.
     pub(super) async fn newest_version(&self, workflow: &str) -> Result<u32, Problem> {
         let now = machine_time();
         {
@@ -102,18 +73,21 @@ impl Service {
             let newest = versions.entry(code.workflow.to_string()).or_insert(code.version);
             *newest = code.version.max(*newest);
         }
-        let version = versions.get(workflow).copied().unwrap_or(1);
+        let version = match versions.get(workflow) {
+            Some(version) => *version,
+            None => self.newest_stored_version(workflow).await?.unwrap_or(1),
+        };
         *self.newest_versions.lock() = NewestVersions { versions, read_at: Some(now) };
         Ok(version)
     }
 }
 
 /// Whether a program has registered it as a workflow: it is neither a step in a queue nor part of the engine.
-fn is_of_program(workflow: &str) -> bool {
+pub(super) fn is_of_program(workflow: &str) -> bool {
     step_of_workflow(workflow).is_none() && !workflow.starts_with(BUILT_IN_PREFIX)
 }
 
-fn worker(view: &WorkerView) -> WorkerJson {
+pub(super) fn worker(view: &WorkerView) -> WorkerJson {
     let workflows = view.code.iter().filter(|code| is_of_program(&code.workflow));
     let mut workflows: Vec<_> = workflows
         .map(|code| WorkflowCodeJson { workflow: code.workflow.to_string(), version: code.version })
@@ -139,19 +113,5 @@ fn worker(view: &WorkerView) -> WorkerJson {
         replays: view.report.replays,
         completed: view.report.completed,
         failed: view.report.failed,
-    }
-}
-
-fn workflow(name: String, workers: &[&WorkerView]) -> WorkflowJson {
-    let code = workers.iter().flat_map(|worker| &worker.code).filter(|code| *code.workflow == *name);
-    let versions: BTreeSet<u32> = code.map(|code| code.version).collect();
-    let builds: BTreeSet<_> = workers.iter().map(|worker| worker.build.clone()).collect();
-    let queues: BTreeSet<_> = workers.iter().flat_map(|worker| worker.queues.clone()).collect();
-    WorkflowJson {
-        name,
-        versions: versions.into_iter().rev().collect(),
-        builds: builds.into_iter().collect(),
-        queues: queues.into_iter().collect(),
-        workers: workers.len() as u64,
     }
 }

@@ -11,8 +11,8 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "schedule",
         ],
     ),
-    ("Serve and work", &["dev", "serve", "access", "worker", "mcp", "check"]),
-    ("World", &["workflow", "world", "doctor"]),
+    ("Serve and work", &["dev", "serve", "access", "audit", "worker", "mcp", "check"]),
+    ("World", &["queue", "workflow", "world", "doctor"]),
     ("Program", &["config", "new", "completions", "man", "version"]),
 ];
 

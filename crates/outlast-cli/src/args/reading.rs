@@ -24,6 +24,53 @@ pub(crate) struct HookListArgs {
     pub(crate) limit: u32,
 }
 
+/// What can be asked about the audit.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditCommand {
+    /// List who changed something through a server, and who was refused; the newest first
+    #[command(visible_alias = "ls")]
+    List(AuditListArgs),
+}
+
+/// A list of the audit.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct AuditListArgs {
+    /// Only requests of this actor
+    #[arg(long, value_name = "NAME")]
+    pub(crate) actor: Option<String>,
+    /// Only this action, such as `cancel`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) action: Option<String>,
+    /// Only requests about this run
+    #[arg(long, value_name = "RUN")]
+    pub(crate) run: Option<outlast::RunId>,
+    /// Only this outcome: done, refused, failed or intended
+    #[arg(long, value_name = "OUTCOME")]
+    pub(crate) outcome: Option<outlast_api::AuditOutcome>,
+    /// Only requests since: `2h`, `2026-11-18T04:00:00Z`
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<String>,
+    /// How many records
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
+    pub(crate) limit: u32,
+    /// Where the list continues: `next` of the page before
+    #[arg(long, value_name = "CURSOR")]
+    pub(crate) cursor: Option<String>,
+}
+
+/// What can be asked about queues.
+#[derive(Debug, Subcommand)]
+pub(crate) enum QueueCommand {
+    /// List the queues: how many runs are ready, since when, and how many workers serve them
+    #[command(visible_alias = "ls")]
+    List,
+    /// Show a queue, and the workers that serve it
+    Show {
+        /// The name of the queue
+        queue: String,
+    },
+}
+
 /// What can be asked about failures.
 #[derive(Debug, Subcommand)]
 pub(crate) enum FailureCommand {

@@ -2,15 +2,15 @@
 
 use super::CommandContext;
 use super::control::ControlVerb;
-use super::{access, config, dev, doctor, mcp, new, program, serve, worker, world};
+use super::{access, audit, config, dev, doctor, mcp, new, program, serve, worker, workflow, world};
 use super::{
-    bulk_control, control, events, explain, failure, family, hook, list, restart, retry, run_output,
+    bulk_control, control, events, explain, failure, family, hook, list, queue, restart, retry, run_output,
     schedule, send, show, start, steps, stream, watch,
 };
 use crate::app::WorkerCode;
 use crate::args::{
-    Command, ConfigCommand, HookCommand, RunCommand, StreamCommand, WorkerCommand, WorkflowCommand,
-    WorldCommand,
+    AuditCommand, Command, ConfigCommand, HookCommand, QueueCommand, RunCommand, StreamCommand,
+    WorkerCommand, WorkflowCommand, WorldCommand,
 };
 use crate::exit::{CommandError, Exit};
 
@@ -46,8 +46,11 @@ pub(crate) async fn dispatch(
         },
         Command::Mcp(args) => mcp::mcp(context, args).await,
         Command::Check(args) => worker::check(context, &args, code).await,
-        Command::Workflow(WorkflowCommand::List) => worker::workflow_list(context).await,
-        Command::Workflow(WorkflowCommand::Show { name }) => worker::workflow_show(context, &name).await,
+        Command::Audit(AuditCommand::List(args)) => audit::list(context, &args).await,
+        Command::Queue(QueueCommand::List) => queue::list(context).await,
+        Command::Queue(QueueCommand::Show { queue }) => queue::show(context, &queue).await,
+        Command::Workflow(WorkflowCommand::List) => workflow::list(context).await,
+        Command::Workflow(WorkflowCommand::Show { name }) => workflow::show(context, &name).await,
         Command::World(command) => world(context, command).await,
         Command::Doctor => doctor::doctor(context).await,
         Command::Config(ConfigCommand::Show { origin }) => config::show(context, origin),

@@ -1,4 +1,4 @@
-//! `worker` and `check`: what needs the code of a program; `worker list`, `workflow list`.
+//! `worker` and `check`: what needs the code of a program; `worker list`, `worker show`.
 
 use outlast_api::WorkerJson;
 use outlast_server::{probes_router, serve as serve_app};
@@ -183,59 +183,8 @@ pub(super) async fn show(context: &CommandContext, name: &str) -> Result<Exit, C
     Ok(Exit::Done)
 }
 
-/// Shows a workflow that joined workers have code for.
-pub(super) async fn workflow_show(context: &CommandContext, name: &str) -> Result<Exit, CommandError> {
-    let (console, look) = (&context.console, context.console.look);
-    let surface = context.surface().await?;
-    let workflows = surface.workflows().await?.items;
-    let Some(workflow) = workflows.iter().find(|workflow| workflow.name == name) else {
-        let detail = format!("no joined worker has code for workflow `{name}`; see `outlast workflow list`");
-        return Err(CommandError::not_found(detail));
-    };
-    console.document(workflow)?;
-    let fact = |label: &str, text: String| {
-        console.line(format!("{}{text}", look.paint(Tone::Dim, format!("{label:<10}"))))
-    };
-    let versions: Vec<_> = workflow.versions.iter().map(|version| format!("v{version}")).collect();
-    console.line(look.paint(Tone::Strong, one_line(&workflow.name)))?;
-    fact("versions", versions.join(" "))?;
-    fact("workers", workflow.workers.to_string())?;
-    fact("queues", one_line(&workflow.queues.join(", ")).into_owned())?;
-    fact("builds", one_line(&workflow.builds.join(", ")).into_owned())?;
-    Ok(Exit::Done)
-}
-
 fn workflows(worker: &WorkerJson) -> String {
     let names: Vec<_> =
         worker.workflows.iter().map(|code| format!("{} v{}", code.workflow, code.version)).collect();
     one_line(&names.join(", ")).into_owned()
-}
-
-/// Lists the workflows that joined workers have code for.
-pub(super) async fn workflow_list(context: &CommandContext) -> Result<Exit, CommandError> {
-    let console = &context.console;
-    let surface = context.surface().await?;
-    let workflows = surface.workflows().await?;
-    console.page(&workflows, &workflows.items)?;
-    if console.is_for_people() && workflows.items.is_empty() {
-        console.message("no worker has joined, so no workflow is known");
-        return Ok(Exit::Done);
-    }
-    let mut table = Table::new([
-        ("WORKFLOW", Align::Left),
-        ("VERSIONS", Align::Left),
-        ("WORKERS", Align::Right),
-        ("QUEUES", Align::Left),
-    ]);
-    for workflow in &workflows.items {
-        let versions: Vec<_> = workflow.versions.iter().map(|version| format!("v{version}")).collect();
-        table.row([
-            one_line(&workflow.name).into_owned(),
-            versions.join(" "),
-            workflow.workers.to_string(),
-            one_line(&workflow.queues.join(",")).into_owned(),
-        ]);
-    }
-    console.lines(table.lines(console.look))?;
-    Ok(Exit::Done)
 }

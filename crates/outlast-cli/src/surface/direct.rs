@@ -7,14 +7,15 @@ use outlast::core::duration::duration_text;
 use outlast::core::queue::BUILT_IN_QUEUE;
 use outlast::{Client, RunId, Worker};
 use outlast_api::{
-    BackfillRequest, BackfilledJson, BatchJson, BatchRequest, BulkJson, BulkPreview, BulkRequest,
-    BulkStopRequest, Caller, ChildrenJson, ChunkFilter, ChunkListJson, ControlledJson, CountsJson,
-    EventFilter, EventJson, ExplanationJson, FailureDetailJson, FailureFilter, FailureListJson, FiringJson,
-    HookFilter, ItemPage, OpenHookJson, OperationFilter, OperationJson, OutputJson, OutputQuery, PageRequest,
-    Problem, ProblemCode, PruneRequest, PrunedJson, ResolveJson, ResolveQuery, RestartRequest, RunFilter,
-    RunJson, ScheduleControlledJson, ScheduleDefinition, ScheduleFilter, ScheduleJson, SchedulePauseRequest,
-    SchedulesControlledJson, SchedulesRequest, SendRequest, SentJson, Service, StartRequest, StartedJson,
-    StateJson, StreamListJson, WorkerListJson, WorkflowListJson, WorldJson,
+    AuditFilter, AuditJson, BackfillRequest, BackfilledJson, BatchJson, BatchRequest, BulkJson, BulkPreview,
+    BulkRequest, BulkStopRequest, Caller, ChildrenJson, ChunkFilter, ChunkListJson, ControlledJson,
+    CountsJson, EventFilter, EventJson, ExplanationJson, FailureDetailJson, FailureFilter, FailureListJson,
+    FiringJson, HookFilter, ItemPage, OpenHookJson, OperationFilter, OperationJson, OutputJson, OutputQuery,
+    PageRequest, Problem, ProblemCode, PruneRequest, PrunedJson, QueueDetailJson, QueueListJson, ResolveJson,
+    ResolveQuery, RestartRequest, RunFilter, RunJson, ScheduleControlledJson, ScheduleDefinition,
+    ScheduleFilter, ScheduleJson, SchedulePauseRequest, SchedulesControlledJson, SchedulesRequest,
+    SendRequest, SentJson, Service, StartRequest, StartedJson, StateJson, StreamListJson, WorkerListJson,
+    WorkflowDetailJson, WorkflowListJson, WorldJson,
 };
 
 use outlast_server::start_built_ins;
@@ -240,8 +241,24 @@ impl Surface for Direct {
         self.service.workers().await
     }
 
+    async fn audit(&self, filter: &AuditFilter) -> Result<ItemPage<AuditJson>, Problem> {
+        self.service.audit(filter).await
+    }
+
+    async fn queues(&self) -> Result<QueueListJson, Problem> {
+        self.service.queues().await
+    }
+
+    async fn queue(&self, name: &str) -> Result<QueueDetailJson, Problem> {
+        self.service.queue(name).await
+    }
+
     async fn workflows(&self) -> Result<WorkflowListJson, Problem> {
         self.service.workflows().await
+    }
+
+    async fn workflow(&self, name: &str) -> Result<WorkflowDetailJson, Problem> {
+        self.service.workflow(name).await
     }
 
     async fn prune(&self, request: &PruneRequest) -> Result<PrunedJson, Problem> {

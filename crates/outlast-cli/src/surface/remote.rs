@@ -6,14 +6,15 @@ use async_trait::async_trait;
 use outlast::core::duration::duration_text;
 use outlast::{IntoDuration, RunId, Worker};
 use outlast_api::{
-    BackfillRequest, BackfilledJson, BatchJson, BatchRequest, BulkJson, BulkPreview, BulkRequest,
-    BulkStopRequest, ChildrenJson, ChunkFilter, ChunkListJson, ControlledJson, CountsJson, EventFilter,
-    EventJson, ExplanationJson, FailureDetailJson, FailureFilter, FailureListJson, FiringJson, HookFilter,
-    ItemPage, OpenHookJson, OperationFilter, OperationJson, OutputJson, OutputQuery, PageRequest, Problem,
-    PruneRequest, PrunedJson, QueryPairs, ResolveJson, ResolveQuery, RestartRequest, RunFilter, RunJson,
-    ScheduleControlledJson, ScheduleDefinition, ScheduleFilter, ScheduleJson, SchedulePauseRequest,
-    SchedulesControlledJson, SchedulesRequest, SendRequest, SentJson, StartRequest, StartedJson, StateJson,
-    StreamListJson, WorkerListJson, WorkflowListJson, WorldJson, path_segment,
+    AuditFilter, AuditJson, BackfillRequest, BackfilledJson, BatchJson, BatchRequest, BulkJson, BulkPreview,
+    BulkRequest, BulkStopRequest, ChildrenJson, ChunkFilter, ChunkListJson, ControlledJson, CountsJson,
+    EventFilter, EventJson, ExplanationJson, FailureDetailJson, FailureFilter, FailureListJson, FiringJson,
+    HookFilter, ItemPage, OpenHookJson, OperationFilter, OperationJson, OutputJson, OutputQuery, PageRequest,
+    Problem, PruneRequest, PrunedJson, QueryPairs, QueueDetailJson, QueueListJson, ResolveJson, ResolveQuery,
+    RestartRequest, RunFilter, RunJson, ScheduleControlledJson, ScheduleDefinition, ScheduleFilter,
+    ScheduleJson, SchedulePauseRequest, SchedulesControlledJson, SchedulesRequest, SendRequest, SentJson,
+    StartRequest, StartedJson, StateJson, StreamListJson, WorkerListJson, WorkflowDetailJson,
+    WorkflowListJson, WorldJson, path_segment,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -292,8 +293,24 @@ impl Surface for Remote {
         self.get("/api/workers", "").await
     }
 
+    async fn audit(&self, filter: &AuditFilter) -> Result<ItemPage<AuditJson>, Problem> {
+        self.get("/api/audit", &filter.to_query()).await
+    }
+
+    async fn queues(&self) -> Result<QueueListJson, Problem> {
+        self.get("/api/queues", "").await
+    }
+
+    async fn queue(&self, name: &str) -> Result<QueueDetailJson, Problem> {
+        self.get(&format!("/api/queues/{}", path_segment(name)), "").await
+    }
+
     async fn workflows(&self) -> Result<WorkflowListJson, Problem> {
         self.get("/api/workflows", "").await
+    }
+
+    async fn workflow(&self, name: &str) -> Result<WorkflowDetailJson, Problem> {
+        self.get(&format!("/api/workflows/{}", path_segment(name)), "").await
     }
 
     async fn prune(&self, request: &PruneRequest) -> Result<PrunedJson, Problem> {

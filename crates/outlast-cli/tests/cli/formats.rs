@@ -4,8 +4,9 @@ use std::io::Read;
 use std::process::Stdio;
 
 use outlast_api::{
-    ChildrenJson, ControlledJson, EventJson, ExplanationJson, ItemPage, OperationJson, OutputJson, RunJson,
-    SentJson, StateJson, StreamListJson, WorkerListJson, WorkflowListJson, WorldJson,
+    AuditJson, ChildrenJson, ControlledJson, EventJson, ExplanationJson, ItemPage, OperationJson, OutputJson,
+    QueueDetailJson, QueueListJson, RunJson, SentJson, StateJson, StreamListJson, WorkerListJson,
+    WorkflowDetailJson, WorkflowListJson, WorldJson,
 };
 
 use super::support::{Place, program};
@@ -33,6 +34,11 @@ async fn json_is_read_by_the_types_of_the_api() {
     let _: WorldJson = place.call(&["world", "info", "--json"]).await.ok().json();
     let workers: WorkerListJson = place.call(&["worker", "list", "--json"]).await.ok().json();
     assert_eq!(workers.items.len(), 1);
+    let queues: QueueListJson = place.call(&["queue", "list", "--json"]).await.ok().json();
+    assert_eq!(queues.items[0].workers, 1);
+    let _: QueueDetailJson = place.call(&["queue", "show", "default", "--json"]).await.ok().json();
+    let _: ItemPage<AuditJson> = place.call(&["audit", "list", "--json"]).await.ok().json();
+    let _: WorkflowDetailJson = place.call(&["workflow", "show", "nap", "--json"]).await.ok().json();
     let _: WorkflowListJson = place.call(&["workflow", "list", "--json"]).await.ok().json();
     let paused: ControlledJson = place.call(&["run", "pause", "@last", "--json"]).await.ok().json();
     assert_eq!(paused.run.id, run.id);

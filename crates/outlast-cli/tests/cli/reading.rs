@@ -92,7 +92,16 @@ async fn hooks_failures_workers_and_workflows_are_shown() {
     assert!(shown.contains("queues     default") && shown.contains("checkout v1"), "{shown}");
     assert_eq!(place.call(&["worker", "show", "nobody:1"]).await.code, 3);
     let shown = place.call(&["workflow", "show", "checkout"]).await.ok().out;
-    assert!(shown.contains("versions  v1"), "{shown}");
+    assert!(
+        shown.contains("versions  v1") && shown.contains("ended     newest 2: 0.0 % completed"),
+        "{shown}"
+    );
+    place.client.start_json("nap", 1, "null").queue("gpu").await.unwrap();
+    let listed = place.call(&["queue", "list"]).await.ok().out;
+    assert!(listed.contains("gpu") && listed.contains("nobody serves this queue"), "{listed}");
+    let shown = place.call(&["queue", "show", "gpu"]).await.ok().out;
+    assert!(shown.contains("ready     1, the oldest") && shown.contains("nobody serves"), "{shown}");
+    assert_eq!(place.call(&["queue", "show", "none"]).await.code, 3);
     assert_eq!(place.call(&["workflow", "show", "other"]).await.code, 3);
     place.stop().await;
 }

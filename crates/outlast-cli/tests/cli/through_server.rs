@@ -83,6 +83,10 @@ async fn a_key_decides_what_is_allowed() {
     assert_eq!(listed.json::<ItemPage<RunJson>>().items.len(), 1);
     let refused = served.call(&place, &[&["run", "cancel", "@last"], &key[..]].concat()).await;
     assert_eq!(refused.code, 4, "{refused:?}");
+    let audit = place.call(&["audit", "list"]).await.ok().out;
+    assert!(audit.contains("reader") && audit.contains("refused (forbidden)"), "{audit}");
+    let audit = served.call(&place, &[&["audit", "list"], &key[..]].concat()).await;
+    assert_eq!(audit.code, 4, "a reader may not read the audit: {audit:?}");
     served.shutdown.cancel();
     place.stop().await;
 }

@@ -50,6 +50,23 @@ macro_rules! suite {
                 runs_are_listed_and_counted_by_their_flags,
                 a_list_is_filtered_by_the_time_of_the_end,
             }
+            queue_counts {
+                delayed_starts_do_not_hide_ready_runs,
+                a_woken_run_is_ready_in_its_queue,
+                held_runs_are_running_in_their_queues,
+                a_stuck_run_is_not_ready,
+                a_run_that_needs_no_code_is_ready_in_its_queue,
+                the_oldest_of_all_groups_is_found,
+                ready_runs_are_counted_up_to_a_limit,
+            }
+            records {
+                a_record_is_stored_and_replaced,
+                a_record_is_stored_only_once_if_absent,
+                records_are_listed_in_the_order_of_their_ids,
+                records_are_deleted,
+                a_bad_record_is_refused_and_nothing_is_stored,
+                a_space_has_a_limit_of_records,
+            }
             runs_by_id {
                 runs_are_read_by_id_in_the_given_order,
                 too_many_runs_by_id_are_refused,

@@ -1,12 +1,16 @@
 //! Starting a run.
 
+use std::collections::BTreeMap;
+
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect};
 use maud::{Markup, html};
-use outlast_api::{Action, Problem, ProblemCode, QueryReader, StartRequest, WorkflowJson};
+use outlast_api::{Action, Problem, ProblemCode, QueryReader, QueryWriter, StartRequest, WorkflowJson};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::SentForm;
+use super::schema_form::SchemaForm;
 use crate::app::App;
 use crate::pages::problem::{Answer, OnSite, Refusal, problem_box};
 use crate::site::Site;
@@ -22,27 +26,33 @@ fn may_start(site: &Site) -> Result<(), Refusal> {
     Err(Refusal::new(site, Problem::new(ProblemCode::ReadOnly, "you may not start runs here")))
 }
 
-/// `GET /runs/new`.
+/// `GET /runs/new`: with a workflow whose schema is known, a form of its input; otherwise the input is written as JSON.
 pub(crate) async fn ask_start(State(app): State<App>, site: Site) -> Answer {
     may_start(&site)?;
-    let workflow = QueryReader::new(&site.query).and_then(|mut reader| reader.text("workflow")).on(&site)?;
-    let form = SentForm([("workflow".to_owned(), workflow.unwrap_or_default())].into());
-    page(&app, &site, &form, None).await
+    let read = |name: &str| QueryReader::new(&site.query).and_then(|mut reader| reader.text(name));
+    let workflow = read("workflow").on(&site)?.unwrap_or_default();
+    let mut form = vec![("workflow", workflow)];
+    if read("input").on(&site)?.as_deref() != Some("json") {
+        form.push(("fields", "true".to_owned()));
+    }
+    page(&app, &site, &SentForm::of_pairs(form), None).await
 }
 
 async fn page(app: &App, site: &Site, form: &SentForm, problem: Option<&Problem>) -> Answer {
-    let workflows = app.service.workflows().await.on(site)?.items;
+    let (workflows, schemas) =
+        futures_util::future::join(app.service.workflows(), app.service.input_schemas()).await;
+    let (workflows, schemas) = (workflows.on(site)?.items, schemas.on(site)?);
     let body = html! {
         section.confirm {
             h1 { "Start run" }
             @if workflows.is_empty() {
                 (empty(site, "worker", "No worker has joined", html! {
-                    p { "The form lists the workflows of joined workers. Start one:" }
+                    p { "The form lists the workflows of workers that have joined. Start one:" }
                     pre { "Worker::builder(world).register((checkout, charge)).start().await?;" }
                 }))
             } @else {
                 @if let Some(problem) = problem { (problem_box(site, problem)) }
-                (fields(site, &workflows, form))
+                (start_form(site, &workflows, &schemas, form))
                 (command_of(site, &workflows, form))
             }
         }
@@ -50,32 +60,39 @@ async fn page(app: &App, site: &Site, form: &SentForm, problem: Option<&Problem>
     Ok(Page::new("Start run", body).response(site))
 }
 
-fn fields(site: &Site, workflows: &[WorkflowJson], form: &SentForm) -> Markup {
-    let field = |name: &'static str, label: &'static str, hint: &'static str| Field {
-        name,
-        label,
-        hint,
-        value: form.text(name).unwrap_or_default(),
-        error: None,
-    };
+/// The address of the form for a workflow.
+fn form_of(site: &Site, workflow: &str, input: Option<&str>) -> String {
+    let mut writer = QueryWriter::default();
+    writer.set("workflow", Some(workflow));
+    writer.set("input", input);
+    site.href(&format!("/runs/new?{}", writer.finish()))
+}
+
+fn start_form(
+    site: &Site,
+    workflows: &[WorkflowJson],
+    schemas: &BTreeMap<String, Value>,
+    form: &SentForm,
+) -> Markup {
+    let chosen = form.text("workflow").filter(|_| form.text("fields").is_some());
+    let made = chosen.and_then(|workflow| Some((workflow, SchemaForm::of_schema(schemas.get(workflow)?)?)));
     html! {
         form method="post" action=(site.href("/runs/new")) {
             (token(site))
-            div.field {
-                label for="workflow" { "Workflow" }
-                select id="workflow" name="workflow" {
-                    @for workflow in workflows {
-                        option value=(workflow.name) selected[form.text("workflow") == Some(&workflow.name)] { (workflow.name) }
+            @match made {
+                Some((workflow, made)) => {
+                    input type="hidden" name="fields" value="true";
+                    input type="hidden" name="workflow" value=(workflow);
+                    p {
+                        "Workflow " strong { (workflow) } " · "
+                        a href=(form_of(site, workflow, Some("json"))) { "write the input as JSON" } " · "
+                        a href=(site.href("/runs/new")) { "choose another one" }
                     }
+                    (made.fields(form))
                 }
+                None => (json_input(site, workflows, schemas, form)),
             }
-            (field("input", "Input", "JSON. Several parameters are an array.").lines(8))
-            div.pair {
-                (field("key", "Key", "A second start with the same key returns the first run.").line())
-                (field("queue", "Queue", "`default` unless set.").line())
-                (field("after", "Begin after", "Such as 30s or 1h30m.").line())
-                (field("tags", "Tags", "name:value, separated by spaces.").line())
-            }
+            (start_options(form))
             div.buttons {
                 button.button.primary { "Start run" }
                 a.button href=(site.href("/runs")) { "Go back" }
@@ -99,13 +116,61 @@ fn command_of(site: &Site, workflows: &[WorkflowJson], form: &SentForm) -> Marku
     let workflow = serde_json::Value::from(workflow);
     let body = format!("{{\"workflow\":{workflow},\"input\":{input}}}");
     as_command(site, &command, &curl("POST", "/api/runs", Some(&body)))
+fn field_of<'a>(form: &'a SentForm, name: &'a str, label: &'a str, hint: &'a str) -> Field<'a> {
+    Field { name, label, hint, value: form.text(name).unwrap_or_default(), error: None }
+}
+
+/// The choice of a workflow, and its input as JSON.
+fn json_input(
+    site: &Site,
+    workflows: &[WorkflowJson],
+    schemas: &BTreeMap<String, Value>,
+    form: &SentForm,
+) -> Markup {
+    let with_form: Vec<&String> = schemas
+        .iter()
+        .filter(|(_, schema)| SchemaForm::of_schema(schema).is_some())
+        .map(|(workflow, _)| workflow)
+        .collect();
+    html! {
+        div.field {
+            label for="workflow" { "Workflow" }
+            select id="workflow" name="workflow" {
+                @for workflow in workflows {
+                    option value=(workflow.name) selected[form.text("workflow") == Some(&workflow.name)] { (workflow.name) }
+                }
+            }
+            @if !with_form.is_empty() {
+                p.hint {
+                    "With a form:"
+                    @for workflow in with_form { " " a href=(form_of(site, workflow, None)) { (workflow) } }
+                }
+            }
+        }
+        (field_of(form, "input", "Input", "JSON. Several parameters are an array.").lines(8))
+    }
+}
+
+fn start_options(form: &SentForm) -> Markup {
+    html! {
+        div.pair {
+            (field_of(form, "key", "Key", "A second start with the same key returns the first run.").line())
+            (field_of(form, "queue", "Queue", "`default` unless set.").line())
+            (field_of(form, "after", "Begin after", "Such as 30s or 1h30m.").line())
+            (field_of(form, "tags", "Tags", "name:value, separated by spaces.").line())
+        }
+    }
 }
 
 /// `POST /runs/new`.
 pub(crate) async fn start(State(app): State<App>, site: Site, body: String) -> Answer {
     may_start(&site)?;
     let form = SentForm::read(&app, &site, &body)?;
-    let started = match request(&form) {
+    let request = match input(&app, &form).await {
+        Ok(input) => request(&form, input),
+        Err(problem) => Err(problem),
+    };
+    let started = match request {
         Ok(request) => app.service.start(&site.caller, request, None).await,
         Err(problem) => Err(problem),
     };
@@ -117,16 +182,33 @@ pub(crate) async fn start(State(app): State<App>, site: Site, body: String) -> A
     }
 }
 
-fn request(form: &SentForm) -> Result<StartRequest, Problem> {
+/// The input of the run: from fields, or as JSON.
+async fn input(app: &App, form: &SentForm) -> Result<Option<Box<RawValue>>, Problem> {
+    let mut text = form.text("input").map(str::to_owned);
+    if form.text("fields").is_some() {
+        let schemas = app.service.input_schemas().await?;
+        let schema = form.text("workflow").and_then(|workflow| schemas.get(workflow));
+        let made = schema.and_then(|schema| Some((schema, SchemaForm::of_schema(schema)?)));
+        let Some((schema, made)) = made else {
+            let detail =
+                "the schema of the workflow has changed since the form was shown; load the form again";
+            return Err(Problem::field("workflow", detail));
+        };
+        text = Some(made.read(schema, form)?);
+    }
+    let input = text.map(RawValue::from_string).transpose();
+    input.map_err(|error| Problem::field("input", format!("this is not JSON: {error}")))
+}
+
+fn request(form: &SentForm, input: Option<Box<RawValue>>) -> Result<StartRequest, Problem> {
     let text = |name: &str| form.text(name).map(str::to_owned);
-    let input = form.text("input").map(|text| RawValue::from_string(text.to_owned())).transpose();
     let tags = form.text("tags").unwrap_or_default().split_whitespace().map(|tag| {
         let pair = tag.split_once(':').map(|(name, value)| (name.to_owned(), value.to_owned()));
         pair.ok_or_else(|| Problem::field("tags", format!("`{tag}` is not a tag; write name:value")))
     });
     Ok(StartRequest {
         workflow: text("workflow").ok_or_else(|| Problem::field("workflow", "choose a workflow"))?,
-        input: input.map_err(|error| Problem::field("input", format!("this is not JSON: {error}")))?,
+        input,
         key: text("key"),
         queue: text("queue"),
         after: text("after"),

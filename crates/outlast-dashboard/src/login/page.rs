@@ -8,9 +8,11 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::html;
 use outlast_api::{Caller, QueryReader};
 
-use super::session::{LoginSession, set_cookie};
+use super::session::{LoginSession, session_of, set_cookie};
 use crate::app::App;
+use crate::audit;
 use crate::config::Admission;
+use crate::pages::problem::problem_response;
 use crate::site::Site;
 use crate::ui::layout::Page;
 use crate::ui::parts::icon;
@@ -58,12 +60,15 @@ pub(crate) async fn log_in(State(app): State<App>, site: Site, request: Request)
         *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
         return response;
     }
-    let headers = request.headers().clone();
+    let (headers, from) = (request.headers().clone(), audit::address(&request));
     let body = axum::body::to_bytes(request.into_body(), 4_096).await.unwrap_or_default();
     let body = String::from_utf8_lossy(&body).into_owned();
     let key = QueryReader::new(&body).ok().and_then(|mut reader| reader.text("key").ok().flatten());
     match key.and_then(|key| keys.0.caller_of_key(key.trim())) {
-        Some(caller) => begin(&app, &site, &headers, &caller),
+        Some(caller) => match audit::session(&app, &caller, "log_in", from).await {
+            Ok(()) => begin(&app, &site, &headers, &caller),
+            Err(problem) => problem_response(&site, &problem),
+        },
         None => {
             app.logins.count(address, now);
             tracing::warn!(?address, "a login with a wrong access key was refused");
@@ -84,7 +89,15 @@ fn begin(app: &App, site: &Site, headers: &HeaderMap, caller: &Caller) -> Respon
 }
 
 /// `POST /logout`.
-pub(crate) async fn log_out(State(app): State<App>, site: Site, headers: HeaderMap) -> Response {
+pub(crate) async fn log_out(State(app): State<App>, site: Site, request: Request) -> Response {
+    let (headers, from) = (request.headers().clone(), audit::address(&request));
+    let session = session_of(&app, &headers, &site.prefix);
+    if let (Some(session), Admission::Keys(keys)) = (session, &app.config.admission)
+        && let Some(caller) = keys.0.caller_of_id(&session.key)
+    {
+        // Nobody is kept from logging out.
+        let _ = audit::session(&app, &caller, "log_out", from).await;
+    }
     let mut response = Redirect::to(&site.href("/login")).into_response();
     if let Some(cookie) = set_cookie(&app, &headers, &site.prefix, None) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);

@@ -1,6 +1,4 @@
-//! Workers and queues.
-
-use std::collections::BTreeMap;
+//! Workers.
 
 use axum::extract::{Path, State};
 use maud::{Markup, html};
@@ -12,10 +10,10 @@ use crate::app::{App, AppState};
 use crate::site::Site;
 use crate::ui::badge::badge;
 use crate::ui::layout::Page;
-use crate::ui::parts::{ago, empty, icon, segment};
+use crate::ui::parts::{ago, empty, segment};
 use crate::ui::words;
 
-/// The newest open runs, which pages about queues and workflows count.
+/// The newest open runs, which the page about workflows counts.
 pub(crate) async fn open_runs(service: &Service) -> Result<(Vec<RunJson>, bool), Problem> {
     let filter = RunFilter {
         open: true,
@@ -130,85 +128,4 @@ pub(crate) async fn worker(State(app): State<App>, site: Site, Path(session): Pa
 
 fn not_a_worker(session: &str) -> Problem {
     Problem::new(outlast_api::ProblemCode::NotFound, format!("`{session}` is not the session of a worker"))
-}
-
-/// What the page of the queues shows of one.
-#[derive(Debug, Default)]
-struct QueueCounts {
-    pending: u64,
-    running: u64,
-    waiting: u64,
-    stuck: u64,
-    workers: u64,
-    oldest: Option<outlast_api::Rfc3339>,
-}
-
-/// `GET /queues`.
-pub(crate) async fn queues(State(app): State<App>, site: Site) -> Answer {
-    let body = queues_body(&app, &site).await.on(&site)?;
-    let live = site.href(&format!("/queues/live?{}", site.query));
-    Ok(Page::new("Queues", body).live(live).response(&site))
-}
-
-/// The part of the page of queues that is live.
-pub(crate) async fn queues_body(app: &AppState, site: &Site) -> Result<Markup, Problem> {
-    let (runs, workers) = futures_util::future::join(open_runs(&app.service), app.service.workers()).await;
-    let ((runs, has_more), workers) = (runs?, workers?.items);
-    let mut queues: BTreeMap<&str, QueueCounts> = BTreeMap::new();
-    for worker in &workers {
-        worker.queues.iter().for_each(|queue| queues.entry(queue).or_default().workers += 1);
-    }
-    for run in &runs {
-        let queue = queues.entry(&run.queue).or_default();
-        match run.status.as_str() {
-            "pending" => {
-                queue.pending += 1;
-                queue.oldest = Some(queue.oldest.map_or(run.created_at, |oldest| oldest.min(run.created_at)));
-            }
-            "running" => queue.running += 1,
-            "stuck" => queue.stuck += 1,
-            _ => queue.waiting += 1,
-        }
-    }
-    let body = html! {
-        div #page {
-        div.title { h1 { "Queues" } }
-        @if queues.is_empty() {
-            (empty(site, "queue", "No queues", html! { p { "A queue exists as soon as a run is in it or a worker serves it." } }))
-        } @else {
-            table.cards {
-                caption.hidden { "Queues" }
-                thead {
-                    tr {
-                        th scope="col" { "Queue" } th.n scope="col" { "Workers" } th.n scope="col" { "In line" }
-                        th.n scope="col" { "Oldest" } th.n scope="col" { "Running" } th.n scope="col" { "Waiting" }
-                        th.n scope="col" { "Stuck" }
-                    }
-                }
-                tbody { @for (name, queue) in &queues { (queue_row(site, name, queue)) } }
-            }
-            @if has_more { p.muted { "Of the newest " (PageRequest::LIMIT_MAX) " open runs." } }
-        }
-        }
-    };
-    Ok(body)
-}
-
-fn queue_row(site: &Site, name: &str, queue: &QueueCounts) -> Markup {
-    let filter = RunFilter { queue: Some(name.to_owned()), open: true, ..RunFilter::default() };
-    let href = site.href(&format!("/runs?{}", outlast_api::QueryPairs::to_query(&filter)));
-    html! {
-        tr {
-            td {
-                a.strong href=(href) { (name) }
-                @if queue.workers == 0 { span.warning { (icon(site, "stuck")) "nobody serves this queue" } }
-            }
-            td.n data-label="Workers" { (queue.workers) }
-            td.n data-label="In line" { (words::count(queue.pending)) }
-            td.n data-label="Oldest" { @if let Some(time) = queue.oldest { (ago(site, time)) } @else { "–" } }
-            td.n data-label="Running" { (words::count(queue.running)) }
-            td.n data-label="Waiting" { (words::count(queue.waiting)) }
-            td.n data-label="Stuck" { (words::count(queue.stuck)) }
-        }
-    }
 }

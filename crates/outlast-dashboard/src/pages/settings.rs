@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::html;
-use outlast_api::Action;
+use outlast_api::{Action, Role};
 
 use crate::app::App;
 use crate::site::{Site, THEME_COOKIE};
@@ -48,6 +48,7 @@ pub(crate) async fn show(State(_): State<App>, site: Site) -> Response {
             section {
                 h2 { "This server" }
                 dl.facts { @for (name, value) in facts { dt { (name) } dd { (with_code(&value)) } } }
+                @if site.caller.role.includes(Role::Admin) { p { a href=(site.href("/audit")) { "Audit" } ": who did what" } }
                 @if site.may(Action::Prune) { p { a.button href=(site.href("/settings/prune")) { "Delete old runs…" } } }
             }
         }

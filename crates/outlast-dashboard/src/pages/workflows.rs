@@ -1,12 +1,14 @@
-//! Workflows: those that workers have code for, and those that only have runs.
+//! Workflows: those that workers have code for, those that had workers, and those that only have runs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::extract::{Path, State};
 use maud::{Markup, html};
-use outlast_api::{Action, PageRequest, QueryPairs, RunFilter, RunJson, WorkflowJson};
-use outlast_core::Status;
+use outlast_api::{
+    Action, EndedRunsJson, OpenRunsJson, PageRequest, QueryPairs, RunFilter, WorkflowDefinitionJson,
+    WorkflowJson,
+};
 
 use super::fleet::open_runs;
 use super::problem::{Answer, OnSite};
@@ -15,12 +17,9 @@ use crate::app::App;
 use crate::site::Site;
 use crate::ui::badge::badge;
 use crate::ui::layout::Page;
-use crate::ui::parts::{empty, icon, segment};
+use crate::ui::parts::{ago, empty, icon, segment};
 use crate::ui::pictures::stacked;
 use crate::ui::words;
-
-/// The newest ended runs that the statistics of a workflow are of.
-const ENDED_MAX: usize = 500;
 
 /// `GET /workflows`.
 pub(crate) async fn list(State(app): State<App>, site: Site) -> Answer {
@@ -31,35 +30,34 @@ pub(crate) async fn list(State(app): State<App>, site: Site) -> Answer {
     runs.iter()
         .filter(|run| !run.is_queued_step)
         .for_each(|run| *open.entry(&run.workflow).or_default() += 1);
-    let known: Vec<&str> = workflows.iter().map(|workflow| workflow.name.as_str()).collect();
-    let without_worker: Vec<_> = open.iter().filter(|(name, _)| !known.contains(name)).collect();
+    let of = |workflow: &WorkflowJson| open.get(workflow.name.as_str()).copied().unwrap_or(0);
+    let (shown, folded): (Vec<&WorkflowJson>, Vec<&WorkflowJson>) =
+        workflows.iter().partition(|workflow| workflow.workers > 0 || of(workflow) > 0);
+    let unknown = open.iter().filter(|(name, _)| workflows.iter().all(|workflow| workflow.name != **name));
+    let unknown: Vec<_> = unknown.collect();
     let body = html! {
         div.title { h1 { "Workflows" } }
-        @if workflows.is_empty() && without_worker.is_empty() {
+        @if workflows.is_empty() && unknown.is_empty() {
             (empty(&site, "workflow", "No workflows", html! {
                 p { "A worker registers them when it joins:" }
                 pre { "Worker::builder(world).register((checkout, charge)).start().await?;" }
             }))
         } @else {
-            table {
-                caption.hidden { "Workflows" }
-                thead {
+            (table("Workflows", html! {
+                @for workflow in shown { (row(&site, workflow, of(workflow))) }
+                @for (name, runs) in unknown {
                     tr {
-                        th scope="col" { "Workflow" } th scope="col" { "Versions" } th scope="col" { "Builds" }
-                        th scope="col" { "Queues" } th.n scope="col" { "Workers" } th.n scope="col" { "Open runs" }
-                        th scope="col" { span.hidden { "Action" } }
+                        td { (link(&site, name)) (without_code(&site)) }
+                        td { "–" } td { "–" } td { "–" } td.n { "0" } td.n { (words::count(*runs)) } td {}
                     }
                 }
-                tbody {
-                    @for workflow in &workflows {
-                        (row(&site, workflow, open.get(workflow.name.as_str()).copied().unwrap_or(0)))
-                    }
-                    @for (name, runs) in without_worker {
-                        tr {
-                            td { (link(&site, name)) span.warning { (icon(&site, "stuck")) "no worker has its code" } }
-                            td { "–" } td { "–" } td { "–" } td.n { "0" } td.n { (words::count(*runs)) } td {}
-                        }
-                    }
+            }))
+            @if !folded.is_empty() {
+                details {
+                    summary { (words::counted(folded.len() as u64, "workflow")) " without a worker or open runs" }
+                    (table("Workflows without a worker or open runs", html! {
+                        @for workflow in folded { (row(&site, workflow, 0)) }
+                    }))
                 }
             }
         }
@@ -67,21 +65,41 @@ pub(crate) async fn list(State(app): State<App>, site: Site) -> Answer {
     Ok(Page::new("Workflows", body).response(&site))
 }
 
+fn table(caption: &str, rows: Markup) -> Markup {
+    html! {
+        table {
+            caption.hidden { (caption) }
+            thead {
+                tr {
+                    th scope="col" { "Workflow" } th scope="col" { "Versions" } th scope="col" { "Builds" }
+                    th scope="col" { "Queues" } th.n scope="col" { "Workers" } th.n scope="col" { "Open runs" }
+                    th scope="col" { span.hidden { "Action" } }
+                }
+            }
+            tbody { (rows) }
+        }
+    }
+}
+
 fn link(site: &Site, name: &str) -> Markup {
     html! { a.strong href=(site.href(&format!("/workflows/{}", segment(name)))) { (name) } }
+}
+
+fn without_code(site: &Site) -> Markup {
+    html! { span.warning { (icon(site, "stuck")) "no worker has its code" } }
 }
 
 fn row(site: &Site, workflow: &WorkflowJson, open: u64) -> Markup {
     html! {
         tr {
-            td { (link(site, &workflow.name)) }
+            td { (link(site, &workflow.name)) @if workflow.workers == 0 && open > 0 { (without_code(site)) } }
             td { @for version in &workflow.versions { span.muted { "v" (version) " " } } }
             td.clip { @for build in &workflow.builds { code title=(build) { (words::clipped(build, 12)) } " " } }
             td.clip { (workflow.queues.join(", ")) }
             td.n { (workflow.workers) }
             td.n { (words::count(open)) }
             td.n {
-                @if site.may(Action::Start) {
+                @if site.may(Action::Start) && workflow.workers > 0 {
                     a.button href=(site.href(&format!("/runs/new?{}", start_query(&workflow.name)))) { "Start…" }
                 }
             }
@@ -98,46 +116,36 @@ fn start_query(name: &str) -> String {
 
 /// `GET /workflows/{name}`.
 pub(crate) async fn show(State(app): State<App>, site: Site, Path(name): Path<String>) -> Answer {
-    let of = |statuses: &[Status], limit| RunFilter {
-        statuses: statuses.to_vec(),
+    let newest = RunFilter {
         workflow: Some(name.clone()),
-        page: PageRequest { limit: Some(limit), ..PageRequest::default() },
+        page: PageRequest { limit: Some(20), ..PageRequest::default() },
         ..RunFilter::default()
     };
-    let (newest, ended) =
-        (of(&[], 20), of(&[Status::Completed, Status::Failed, Status::Cancelled], ENDED_MAX));
-    let (workflow, newest, ended) = futures_util::future::join3(
-        app.service.workflow(&name),
-        app.service.runs(&newest),
-        app.service.runs(&ended),
-    )
-    .await;
-    let (newest, ended) = (newest.on(&site)?.items, ended.on(&site)?.items);
-    let workflow = match workflow {
-        Ok(workflow) => Some(workflow),
-        Err(problem) if newest.is_empty() => return Err(problem).on(&site),
-        Err(_) => None,
-    };
+    let (detail, newest) =
+        futures_util::future::join(app.service.workflow(&name), app.service.runs(&newest)).await;
+    let (detail, newest) = (detail.on(&site)?, newest.on(&site)?.items);
+    let workflow = &detail.workflow;
     let all = RunFilter { workflow: Some(name.clone()), ..RunFilter::default() };
     let body = html! {
         p.crumbs { a href=(site.href("/workflows")) { "Workflows" } }
         div.title {
             h1 { (name) }
             div.space {}
-            @if site.may(Action::Start) && workflow.is_some() {
+            @if site.may(Action::Start) && !workflow.versions.is_empty() {
                 a.button.primary href=(site.href(&format!("/runs/new?{}", start_query(&name)))) { (icon(&site, "start")) "Start run" }
             }
         }
-        @match &workflow {
-            Some(workflow) => dl.facts.row {
-                dt { "Versions" } dd { @for version in &workflow.versions { "v" (version) " " } }
-                dt { "Workers" } dd { (workflow.workers) }
-                dt { "Queues" } dd { (workflow.queues.join(", ")) }
-                dt { "Builds" } dd { @for build in &workflow.builds { code { (words::clipped(build, 16)) } " " } }
-            },
-            None => p.banner { (icon(&site, "stuck")) "No joined worker has the code of this workflow." },
+        @if workflow.workers == 0 {
+            p.banner { (icon(&site, "stuck")) "No joined worker has the code of this workflow." }
         }
-        (statistics(&site, &ended))
+        dl.facts.row {
+            dt { "Versions" } dd { @for version in &workflow.versions { "v" (version) " " } }
+            dt { "Workers" } dd { (workflow.workers) }
+            dt { "Queues" } dd { (workflow.queues.join(", ")) }
+            dt { "Open runs" } dd { (open_by_version(&detail.open)) }
+        }
+        (statistics(&site, &detail.ended))
+        (builds(&site, &detail.definitions))
         h2 { "Newest runs" }
         (plain_table(&site, &newest, "Newest runs"))
         p { a href=(site.href(&format!("/runs?{}", all.to_query()))) { "All runs of " (name) } }
@@ -145,24 +153,64 @@ pub(crate) async fn show(State(app): State<App>, site: Site, Path(name): Path<St
     Ok(Page::new(name.clone(), body).response(&site))
 }
 
-/// Outcomes and durations of the newest ended runs.
-fn statistics(site: &Site, ended: &[RunJson]) -> Markup {
-    let count = |status: &str| ended.iter().filter(|run| run.status == status).count() as u64;
-    let parts = ["completed", "failed", "cancelled"].map(|status| (status, count(status)));
-    let mut times: Vec<Duration> =
-        ended.iter().filter_map(|run| Some(run.ended_at?.0.since(run.created_at.0))).collect();
-    times.sort_unstable();
-    let at = |part: usize| times.get((times.len() * part / 100).min(times.len().saturating_sub(1)));
-    let text = |part| at(part).map_or_else(|| "–".to_owned(), |time| words::duration(*time));
-    let ratio = (parts[0].1 * 1_000).checked_div(ended.len() as u64);
+fn open_by_version(open: &OpenRunsJson) -> Markup {
     html! {
-        @if !ended.is_empty() {
+        @if open.by_version.is_empty() { "none" }
+        @for version in &open.by_version { (words::count(version.runs)) span.muted { " of v" (version.version) "  " } }
+        @if open.more { "and more" }
+    }
+}
+
+/// What builds have said about the workflow.
+fn builds(site: &Site, definitions: &[WorkflowDefinitionJson]) -> Markup {
+    html! {
+        @if !definitions.is_empty() {
+            h2 { "Builds" }
+            table {
+                caption.hidden { "Builds that have the workflow" }
+                thead {
+                    tr {
+                        th scope="col" { "Version" } th scope="col" { "Build" } th scope="col" { "Queues" }
+                        th scope="col" { "Steps of the program" } th.n scope="col" { "Joined last" }
+                    }
+                }
+                tbody {
+                    @for of in definitions {
+                        tr {
+                            td { "v" (of.version) }
+                            td.clip { code title=(of.build) { (words::clipped(&of.build, 24)) } }
+                            td.clip { (of.queues.join(", ")) }
+                            td.clip title=(of.steps.join(", ")) { (of.steps.join(", ")) }
+                            td.n { (ago(site, of.seen_at)) }
+                        }
+                    }
+                }
+            }
+            @for (what, schema) in [("input", &definitions[0].input), ("output", &definitions[0].output)] {
+                @if let Some(schema) = schema {
+                    details {
+                        summary { "JSON Schema of the " (what) }
+                        pre { (serde_json::to_string_pretty(schema).unwrap_or_default()) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Outcomes and durations of the newest ended runs.
+fn statistics(site: &Site, ended: &EndedRunsJson) -> Markup {
+    let parts = [("completed", ended.completed), ("failed", ended.failed), ("cancelled", ended.cancelled)];
+    let text =
+        |ms: Option<u64>| ms.map_or_else(|| "–".to_owned(), |ms| words::duration(Duration::from_millis(ms)));
+    html! {
+        @if let Some(ratio) = ended.success_ratio {
             section.statistics {
-                div { span.muted { "Completed" } b { @if let Some(ratio) = ratio { (ratio / 10) "." (ratio % 10) " %" } } }
-                div { span.muted { "p50" } b { (text(50)) } }
-                div { span.muted { "p95" } b { (text(95)) } }
+                div { span.muted { "Completed" } b { (format!("{:.1} %", ratio * 100.0)) } }
+                div { span.muted { "p50" } b { (text(ended.p50_ms)) } }
+                div { span.muted { "p95" } b { (text(ended.p95_ms)) } }
                 div.wide {
-                    span.muted { "Newest " (words::counted(ended.len() as u64, "ended run")) }
+                    span.muted { "Newest " (words::counted(ended.runs, "ended run")) }
                     (stacked(&parts, "Outcomes"))
                     p { @for (status, runs) in parts.iter().filter(|(_, runs)| *runs > 0) { (badge(site, status)) " " (words::count(*runs)) "  " } }
                 }

@@ -53,6 +53,17 @@ async fn the_stream_of_a_run_ends_with_the_run() {
 }
 
 #[tokio::test]
+async fn queues_are_live_whatever_their_names() {
+    let shop = Shop::open().await;
+    let mut list = stream(&shop, "/all-queues/live?").await;
+    until(&mut list, "default").await;
+    shop.client.start(nap, ()).queue("live").await.unwrap();
+    until(&mut list, "nobody serves this queue").await;
+    let mut page = stream(&shop, "/queues/live/live?").await;
+    until(&mut page, "Nobody serves this queue").await;
+}
+
+#[tokio::test]
 async fn two_readers_of_the_same_page_both_get_it() {
     let shop = Shop::open().await;
     let id = shop.settle(&shop.client.start(nap, ()).await.unwrap()).await;

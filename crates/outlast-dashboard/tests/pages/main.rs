@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails when its preparation fails")]
 
 mod actions;
+mod fleet;
 mod hostile;
 mod live;
 mod login;

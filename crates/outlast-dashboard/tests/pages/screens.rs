@@ -51,6 +51,8 @@ async fn every_screen_is_complete_without_runs() {
         "/workflows/checkout",
         "/hooks",
         "/queues",
+        "/queues/default",
+        "/audit",
         "/schedules",
         "/schedules/new",
         "/workers",

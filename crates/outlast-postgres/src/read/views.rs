@@ -2,15 +2,20 @@
 
 use std::collections::HashMap;
 
-use outlast_core::limits::{FLAG_COUNT_MAX, PAGE_RUNS_MAX};
+use outlast_core::limits::{
+    FLAG_COUNT_MAX, PAGE_RUNS_MAX, QUEUE_COUNT_MAX, QUEUE_GROUPS_READ_MAX, QUEUE_HELD_READ_MAX,
+    QUEUES_LISTED_MAX,
+};
 use outlast_core::{
-    Code, Counts, FailureQuery, FlagCounts, MarkCounts, Report, RunId, RunView, WorkerView, WorldError,
-    complete_counts, count_marks,
+    Code, Counts, FailureQuery, FlagCounts, MarkCounts, QueueView, Report, RunId, RunView, Timestamp,
+    WorkerView, WorldError, complete_counts, count_marks,
 };
 use tokio_postgres::Row;
 
 use crate::connection::database::{Database, Parameter};
-use crate::encoding::row::{InvalidRow, get, json, marks, number, parsed, run_view, text, timestamp};
+use crate::encoding::row::{
+    InvalidRow, get, json, marks, maybe_timestamp, number, parsed, run_view, text, timestamp,
+};
 use crate::error::corrupt_error;
 
 /// Views of runs. Runs that do not exist are left out.
@@ -78,6 +83,23 @@ pub(crate) async fn failures(database: &Database, query: &FailureQuery) -> Resul
 pub(crate) async fn workers(database: &Database) -> Result<Vec<WorkerView>, WorldError> {
     let rows = database.call(&database.sql.workers, &[]).await?;
     rows.iter().map(worker).collect::<Result<_, _>>().map_err(|why| corrupt_error(&database.place, &why))
+}
+
+/// The queues by name.
+pub(crate) async fn queues(database: &Database, now: Timestamp) -> Result<Vec<QueueView>, WorldError> {
+    let limits = [QUEUE_COUNT_MAX, QUEUE_GROUPS_READ_MAX, QUEUE_HELD_READ_MAX, QUEUES_LISTED_MAX];
+    let [counted, groups, held, listed] = limits.map(|limit| limit as i64);
+    let values: [Parameter<'_>; 5] = [&now.as_micros(), &counted, &groups, &held, &listed];
+    let rows = database.call(&database.sql.queues, &values).await?;
+    rows.iter().map(queue).collect::<Result<_, _>>().map_err(|why| corrupt_error(&database.place, &why))
+}
+
+fn queue(row: &Row) -> Result<QueueView, InvalidRow> {
+    let mut view = QueueView::empty(text(row, 0)?);
+    view.add_ready(number(row, 1)?, maybe_timestamp(row, 2)?);
+    view.add_stuck(number(row, 3)?);
+    view.running = number(row, 4)?;
+    Ok(view)
 }
 
 fn worker(row: &Row) -> Result<WorkerView, InvalidRow> {

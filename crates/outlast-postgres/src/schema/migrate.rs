@@ -186,6 +186,8 @@ const TABLES_OF_3: &[&str] = &[
     include_str!("../../migrations/0003/041_replies_by_time.sql"),
     include_str!("../../migrations/0003/042_forget_tokens.sql"),
     include_str!("../../migrations/0003/043_runs_deleted_tokens.sql"),
+    include_str!("../../migrations/0003/044_records.sql"),
+    include_str!("../../migrations/0003/045_record_counts.sql"),
 ];
 
 /// The indexes of migration 3.
@@ -223,6 +225,8 @@ const FUNCTIONS_OF_3: &[&str] = &[
     include_str!("../../migrations/0003/211_send_to_token.sql"),
     include_str!("../../migrations/0003/212_start_and_send.sql"),
     include_str!("../../migrations/0003/213_prune_tokens.sql"),
+    include_str!("../../migrations/0003/214_put_records.sql"),
+    include_str!("../../migrations/0003/215_delete_records.sql"),
 ];
 
 /// Migrates the schema at a URL, for programs that open the world with `migrate=off`.

@@ -46,6 +46,7 @@ statements! {
     commit_writes;
     counts;
     delete;
+    delete_records;
     delete_turns;
     details;
     event_count;
@@ -66,8 +67,13 @@ statements! {
     probe;
     prune;
     prune_tokens;
+    put_records;
     quarantine;
+    queues;
+    record;
     record_outcome;
+    records_ascending;
+    records_descending;
     remove_session;
     reopen;
     reply;

@@ -1,10 +1,10 @@
-//! Workers, workflows, the world and the caller.
+//! Workers, queues, workflows, the world, the caller and the audit.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
-use outlast_api::MeJson;
+use outlast_api::{AuditFilter, MeJson, StatsQuery};
 
-use crate::extract::{By, PathOf};
+use crate::extract::{By, PathOf, QueryOf};
 use crate::reply::{Reply, ok, tagged};
 use crate::state::AppState;
 
@@ -27,6 +27,23 @@ pub(crate) async fn workflows(State(state): State<AppState>, headers: HeaderMap)
 
 pub(crate) async fn workflow(State(state): State<AppState>, path: PathOf, headers: HeaderMap) -> Reply {
     tagged(&headers, &state.service.workflow(path.text("name")?).await?)
+}
+
+pub(crate) async fn audit(State(state): State<AppState>, QueryOf(filter): QueryOf<AuditFilter>) -> Reply {
+    ok(&state.service.audit(&filter).await?)
+}
+
+pub(crate) async fn stats(State(state): State<AppState>, QueryOf(query): QueryOf<StatsQuery>) -> Reply {
+    state.sample_stats();
+    ok(&state.service.stats(query))
+}
+
+pub(crate) async fn queues(State(state): State<AppState>) -> Reply {
+    ok(&state.service.queues().await?)
+}
+
+pub(crate) async fn queue(State(state): State<AppState>, path: PathOf) -> Reply {
+    ok(&state.service.queue(path.text("name")?).await?)
 }
 
 pub(crate) async fn world(State(state): State<AppState>) -> Reply {

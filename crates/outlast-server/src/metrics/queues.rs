@@ -2,38 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use outlast::core::limits::{METRIC_LABEL_VALUES_MAX, PAGE_RUNS_MAX};
-use outlast::core::run::{BuiltInRuns, QueuedSteps};
-use outlast::core::{Marks, RunQuery};
-use outlast::{ListOrder, RunView, Status, Timestamp, World, WorldError};
+use outlast::Timestamp;
+use outlast::core::limits::METRIC_LABEL_VALUES_MAX;
+use outlast_api::QueueJson;
 
 use super::text::MetricsText;
 
-/// The ready runs of one queue.
+/// The ready runs of one queue, or of all others together.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct ReadyRuns {
     count: u64,
     oldest_seconds: f64,
 }
 
-/// Writes the gauges of queues. `served` are the queues of joined workers, which are written even if they are empty.
-///
-/// The oldest pending runs are counted, at most [`PAGE_RUNS_MAX`]: one query, however many runs there are.
-pub(super) async fn write(
-    text: &mut MetricsText,
-    world: &dyn World,
-    served: impl Iterator<Item = String>,
-) -> Result<(), WorldError> {
-    let query = RunQuery {
-        statuses: vec![Status::Pending],
-        queued_steps: QueuedSteps::Listed,
-        built_in: BuiltInRuns::Listed,
-        order: ListOrder::OldestFirst,
-        limit: PAGE_RUNS_MAX,
-        ..RunQuery::default()
-    };
-    let pending = world.runs(query).await?.runs;
-    let queues = ready_by_queue(&pending, served, world.clock().now());
+/// Writes the gauges of queues.
+pub(super) fn write(text: &mut MetricsText, queues: &[QueueJson], now: Timestamp) {
+    let queues = by_label(queues, now);
     text.family("outlast_queue_ready_runs", "gauge", "Runs that are ready to be claimed.");
     for (queue, ready) in &queues {
         text.sample("outlast_queue_ready_runs", &[("queue", queue)], ready.count as f64);
@@ -43,33 +27,39 @@ pub(super) async fn write(
     for (queue, ready) in &queues {
         text.sample("outlast_queue_oldest_ready_seconds", &[("queue", queue)], ready.oldest_seconds);
     }
-    Ok(())
 }
 
-fn ready_by_queue(
-    pending: &[RunView],
-    served: impl Iterator<Item = String>,
-    now: Timestamp,
-) -> BTreeMap<String, ReadyRuns> {
-    let mut queues: BTreeMap<String, ReadyRuns> = BTreeMap::new();
-    let bounded = |queues: &BTreeMap<String, ReadyRuns>, queue: &str| {
-        let is_full = queues.len() >= METRIC_LABEL_VALUES_MAX && !queues.contains_key(queue);
-        if is_full { "other".to_owned() } else { queue.to_owned() }
-    };
-    for queue in served {
-        let queue = bounded(&queues, &queue);
-        queues.entry(queue).or_default();
+/// The queues by label; the last ones share the label `other`.
+fn by_label(queues: &[QueueJson], now: Timestamp) -> BTreeMap<&str, ReadyRuns> {
+    let mut by_label: BTreeMap<&str, ReadyRuns> = BTreeMap::new();
+    for queue in queues {
+        let is_full = by_label.len() >= METRIC_LABEL_VALUES_MAX;
+        let ready = by_label.entry(if is_full { "other" } else { &queue.name }).or_default();
+        ready.count += queue.ready;
+        let age = queue.oldest_ready_at.map(|oldest| now.since(oldest.0).as_secs_f64());
+        ready.oldest_seconds = ready.oldest_seconds.max(age.unwrap_or_default());
     }
-    for run in pending {
-        // A run that begins later has its time in `wake_at`.
-        let ready_at = run.wake_at.unwrap_or(run.created_at).max(run.created_at);
-        if ready_at > now || run.marks.has(Marks::PAUSED) {
-            continue;
-        }
-        let queue = bounded(&queues, &run.queue);
-        let ready = queues.entry(queue).or_default();
-        ready.count += 1;
-        ready.oldest_seconds = ready.oldest_seconds.max(now.since(ready_at).as_secs_f64());
+    by_label
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_beyond_the_limit_share_a_label() {
+        let queue = |number: usize| QueueJson {
+            name: format!("q{number:04}"),
+            ready: 1,
+            oldest_ready_at: Some(Timestamp::from_micros(number as i64 * 1_000_000).into()),
+            stuck: 0,
+            running: 0,
+            workers: 0,
+        };
+        let queues: Vec<_> = (0..METRIC_LABEL_VALUES_MAX + 3).map(queue).collect();
+        let labels = by_label(&queues, Timestamp::from_micros(1_000_000_000));
+        assert_eq!(labels.len(), METRIC_LABEL_VALUES_MAX + 1);
+        assert_eq!(labels["other"], ReadyRuns { count: 3, oldest_seconds: 800.0 });
+        assert_eq!(labels["q0000"], ReadyRuns { count: 1, oldest_seconds: 1_000.0 });
     }
-    queues
 }

@@ -1,21 +1,22 @@
 //! What each route reads and returns.
 
 use outlast_api::{
-    BackfillRequest, BackfilledJson, BatchJson, BatchRequest, BulkJson, BulkPreview, BulkRequest,
+    AuditJson, BackfillRequest, BackfilledJson, BatchJson, BatchRequest, BulkJson, BulkPreview, BulkRequest,
     BulkStopRequest, CancelRequest, ChildrenJson, ChunkListJson, ControlledJson, CountsJson, EventJson,
     ExplanationJson, FailureDetailJson, FailureListJson, FiringJson, MeJson, OpenHookJson, OperationJson,
-    OutputJson, PauseRequest, PruneRequest, PrunedJson, ReadinessJson, ResolveJson, RestartRequest,
-    RetryRunRequest, RunJson, ScheduleControlledJson, ScheduleDefinition, ScheduleJson, SchedulePauseRequest,
-    SchedulePreviewJson, SchedulePreviewRequest, SchedulesControlledJson, SchedulesRequest, SendRequest,
-    SentJson, StartRequest, StateJson, StreamListJson, TerminateRequest, WakeRequest, WorkerJson,
-    WorkerListJson, WorkflowJson, WorkflowListJson, WorldJson,
+    OutputJson, PauseRequest, PruneRequest, PrunedJson, QueueDetailJson, QueueListJson, ReadinessJson,
+    ResolveJson, RestartRequest, RetryRunRequest, RunJson, ScheduleControlledJson, ScheduleDefinition,
+    ScheduleJson, SchedulePauseRequest, SchedulePreviewJson, SchedulePreviewRequest, SchedulesControlledJson,
+    SchedulesRequest, SendRequest, SentJson, StartRequest, StateJson, StatsJson, StreamListJson,
+    TerminateRequest, WakeRequest, WorkerJson, WorkerListJson, WorkflowDetailJson, WorkflowListJson,
+    WorldJson,
 };
 use serde_json::{Value, json};
 
 use super::Schemas;
 use super::parameters::{
-    CHUNKS, EVENTS, FAILURES, HOOKS, IDEMPOTENCY_KEY, IF_MATCH, LAST_EVENT_ID, LIVE, OPERATIONS, OUTPUT,
-    PAGE, Parameter, RESOLVE, RUN_LIVE, RUNS, SCHEDULES,
+    AUDIT, CHUNKS, EVENTS, FAILURES, HOOKS, IDEMPOTENCY_KEY, IF_MATCH, LAST_EVENT_ID, LIVE, OPERATIONS,
+    OUTPUT, PAGE, Parameter, RESOLVE, RUN_LIVE, RUNS, SCHEDULES, STATS,
 };
 use crate::routes::RouteInfo;
 
@@ -133,8 +134,12 @@ fn read_schema(path: &str, schemas: &mut Schemas) -> RouteSchema {
         "/api/runs/{id}/children" => new().query(PAGE).returns_json(schemas.add::<ChildrenJson>()),
         "/api/workers" => new().returns_json(schemas.add::<WorkerListJson>()),
         "/api/workers/{session}" => new().returns_json(schemas.add::<WorkerJson>()),
+        "/api/audit" => new().query(AUDIT).returns_json(schemas.page::<AuditJson>()),
+        "/api/stats" => new().query(STATS).returns_json(schemas.add::<StatsJson>()),
+        "/api/queues" => new().returns_json(schemas.add::<QueueListJson>()),
+        "/api/queues/{name}" => new().returns_json(schemas.add::<QueueDetailJson>()),
         "/api/workflows" => new().returns_json(schemas.add::<WorkflowListJson>()).tagged(),
-        "/api/workflows/{name}" => new().returns_json(schemas.add::<WorkflowJson>()).tagged(),
+        "/api/workflows/{name}" => new().returns_json(schemas.add::<WorkflowDetailJson>()).tagged(),
         "/api/hooks" => new().query(HOOKS).returns_json(schemas.page::<OpenHookJson>()),
         "/api/failures" => new().query(FAILURES).returns_json(schemas.add::<FailureListJson>()),
         "/api/failures/{fingerprint}" => new().returns_json(schemas.add::<FailureDetailJson>()),

@@ -45,9 +45,10 @@ impl Parameter {
     #[cfg(test)]
     pub(crate) fn example(self) -> &'static str {
         match (self.name, self.kind) {
-            ("parent" | "root", _) => "run_00000000000000000000000001",
+            ("parent" | "root" | "run", _) => "run_00000000000000000000000001",
             ("tag", _) => "name:value",
             ("topics", _) => "counts,runs",
+            ("window" | "bucket", _) => "1h",
             (_, Kind::Time) => "2026-11-18T04:26:31Z",
             (_, Kind::Number | Kind::SignedNumber) => "7",
             (_, Kind::Flag) => "true",
@@ -61,11 +62,26 @@ const STATUSES: &[&str] = &["pending", "running", "waiting", "stuck", "completed
 const MARKS: &[&str] = &["paused", "compensating", "compensated", "quarantined"];
 const AMOUNTS: Kind = Kind::OneOf(&["none", "preview", "full"]);
 const ORDER: Parameter = Parameter::new("order", Kind::OneOf(&["newest", "oldest"]));
+const RUN: Parameter = Parameter::new("run", Kind::Text);
 const LIMIT: Parameter = Parameter::new("limit", Kind::Number);
 const CURSOR: Parameter = Parameter::new("cursor", Kind::Text);
 const FROM: Parameter = Parameter::new("from", Kind::Number);
 
 pub(crate) const PAGE: &[Parameter] = &[LIMIT, CURSOR];
+
+pub(crate) const STATS: &[Parameter] =
+    &[Parameter::new("window", Kind::Text), Parameter::new("bucket", Kind::Text)];
+
+pub(crate) const AUDIT: &[Parameter] = &[
+    Parameter::new("actor", Kind::Text),
+    Parameter::new("action", Kind::Text),
+    RUN,
+    Parameter::new("outcome", Kind::OneOf(&["intended", "done", "refused", "failed"])),
+    Parameter::new("from", Kind::Time),
+    Parameter::new("to", Kind::Time),
+    LIMIT,
+    CURSOR,
+];
 
 pub(crate) const RUNS: &[Parameter] = &[
     Parameter::new("status", Kind::AnyOf(STATUSES)),

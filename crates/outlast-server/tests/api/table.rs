@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use axum::body::Body;
 use axum::http::{Method, Request};
-use outlast_api::{Action, ProblemCode, Role};
+use outlast_api::{Action, AuditJson, ItemPage, ProblemCode, Role};
 use outlast_server::{AccessKey, AccessKeys, Config, RequiredRole, RouteInfo, route_table};
 use serde_json::json;
 
@@ -144,7 +144,23 @@ async fn every_route_needs_its_role() {
         let anonymous = send(&api, anonymous, is_stream).await;
         assert_eq!(anonymous.status == 401, route.required != RequiredRole::Public, "{}", route.path);
     }
+    let (admin, _) = &made.iter().find(|(role, _)| *role == Role::Admin).unwrap().1;
+    every_refusal_is_in_the_audit(&api, admin.secret()).await;
     api.stop().await;
+}
+
+/// Check 4: the audit shows each refusal of the reader.
+async fn every_refusal_is_in_the_audit(api: &Api, admin: &str) {
+    let query = "/api/audit?actor=read&outcome=refused&limit=1000";
+    let listed = api.send(authorized(request(Method::GET, query, None), admin)).await.expect(200);
+    let records = serde_json::from_str::<ItemPage<AuditJson>>(&listed.text).unwrap().items;
+    for route in route_table().into_iter().filter(|route| route.action.is_some()) {
+        let action = route.action.unwrap().as_str();
+        let of_route = records.iter().filter(|record| record.action == action && record.route == route.path);
+        // A valid request, one for a run that does not exist, and one with a bad body.
+        let expected = if has_body(&route) { 3 } else { 2 };
+        assert_eq!(of_route.count(), expected, "{} {}", route.method, route.path);
+    }
 }
 
 /// Check 35, as far as the API is concerned.

@@ -43,6 +43,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration { schema_min: BASELINE, sql: include_str!("../../migrations/0009_streams.sql") },
     Migration { schema_min: BASELINE, sql: include_str!("../../migrations/0014_views.sql") },
     Migration { schema_min: BASELINE, sql: include_str!("../../migrations/0015_tokens.sql") },
+    Migration { schema_min: BASELINE, sql: include_str!("../../migrations/0018_records.sql") },
 ];
 
 /// The schema of this build.

@@ -80,7 +80,20 @@ statements! {
     PRUNE_TOKENS_KEEP = "prune_tokens_keep";
     PRUNE_TURN = "prune_turn";
     PRUNE_TURN_SIZES = "prune_turn_sizes";
+    QUEUES_HELD = "queues_held";
+    QUEUES_WITHOUT_CODE = "queues_without_code";
+    QUEUE_NEXT_LINE = "queue_next_line";
+    QUEUE_NEXT_PRIORITY = "queue_next_priority";
+    QUEUE_READY = "queue_ready";
+    QUEUE_READY_FAILED = "queue_ready_failed";
     READY_STEPS = "ready_steps";
+    RECORDS_ASCENDING = "records_ascending";
+    RECORDS_DESCENDING = "records_descending";
+    RECORD_COUNT = "record_count";
+    RECORD_COUNT_ADD = "record_count_add";
+    RECORD_DELETE = "record_delete";
+    RECORD_PUT = "record_put";
+    RECORD_READ = "record_read";
     REPLIES_OLD = "replies_old";
     REPLY_DELETE = "reply_delete";
     REPLY_PUT = "reply_put";
@@ -130,8 +143,8 @@ statements! {
     TOKEN_PUT = "token_put";
     TOKEN_READ = "token_read";
     TURNS_DELETE_RANGE = "turns_delete_range";
-    TURN_WITH_EVENT = "turn_with_event";
     TURN_INSERT = "turn_insert";
+    TURN_WITH_EVENT = "turn_with_event";
     UNREAD = "unread";
     WORKERS = "workers";
 }

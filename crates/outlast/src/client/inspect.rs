@@ -1,8 +1,12 @@
 //! Inspecting runs and workers.
 
+use outlast_core::definition::DEFINITIONS;
 use outlast_core::event::TurnRecord;
 use outlast_core::limits::HISTORY_TURNS_READ_MAX;
-use outlast_core::{Counts, Event, History, MarkCounts, OperationKind, RunId, RunView, WorkerView};
+use outlast_core::{
+    Counts, DefinitionView, Event, History, MarkCounts, OperationKind, QueueView, RecordQuery, RunId,
+    RunView, WorkerView,
+};
 
 use super::{Client, ListCall, OperationsCall};
 use crate::error::Error;
@@ -222,5 +226,45 @@ impl Client {
             worker.code.retain(|code| *code.workflow != *RETENTION);
         }
         Ok(workers)
+    }
+
+    /// Returns the queues that have runs which are ready, due later or held, by name, with their numbers. The numbers are
+    /// counted up to limits, so that the cost does not grow with the runs. A queue that is only served is not among
+    /// them; see [`workers`](Self::workers).
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn greet(ctx: Context, name: String) -> Result<String, Error> { Ok(name) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+    /// # let client = Client::new(outlast::open("memory:").await?);
+    /// client.start(greet, "Ada".to_owned()).queue("mail").await?;
+    /// let queues = client.queues().await?;
+    /// assert_eq!((&*queues[0].name, queues[0].ready, queues[0].running), ("mail", 1, 0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if the world does not respond.
+    pub async fn queues(&self) -> Result<Vec<QueueView>, Error> {
+        Ok(self.repeat(|| self.world.queues()).await?)
+    }
+
+    /// Returns what workers have said about their workflows, by workflow, version and build: also of workers that have
+    /// stopped. Only the newest definitions are kept.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if the world does not respond.
+    pub async fn definitions(&self) -> Result<Vec<DefinitionView>, Error> {
+        let records = self.repeat(|| self.world.records(RecordQuery::of_space(DEFINITIONS))).await?;
+        // A definition that a later build has written in another way is left out.
+        let mut definitions: Vec<_> = records.iter().filter_map(DefinitionView::of_record).collect();
+        let order = |view: &DefinitionView| {
+            (view.summary.workflow.clone(), view.summary.version, view.summary.build.clone())
+        };
+        definitions.sort_by_cached_key(order);
+        Ok(definitions)
     }
 }

@@ -32,6 +32,7 @@ use super::log_limit::RunLogs;
 use super::metrics::Meter;
 use super::outage::Outage;
 use super::session::Session;
+use super::session::definitions::WorkflowSchemas;
 use super::settings::Settings;
 use super::world_gone::WorldGone;
 use crate::authoring::register::{CodeFor, Registrable};
@@ -63,6 +64,7 @@ pub struct WorkerBuilder<S> {
     blocking_max: usize,
     transactional_max: Option<usize>,
     retention: Option<Duration>,
+    schemas: Vec<WorkflowSchemas>,
     rules: u32,
     local_world: Option<Arc<dyn World>>,
     #[cfg(feature = "http")]
@@ -91,6 +93,7 @@ impl WorkerBuilder<()> {
             blocking_max: BLOCKING_ATTEMPTS_DEFAULT,
             transactional_max: None,
             retention: None,
+            schemas: Vec::new(),
             rules: RULES,
             local_world: None,
             #[cfg(feature = "http")]
@@ -125,6 +128,7 @@ impl WorkerBuilder<()> {
             blocking_max: self.blocking_max,
             transactional_max: self.transactional_max,
             retention: self.retention,
+            schemas: self.schemas,
             rules: self.rules,
             local_world: self.local_world,
             #[cfg(feature = "http")]
@@ -323,6 +327,42 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         self
     }
 
+    /// Stores the JSON Schemas of a workflow's input and output with its definition when the worker joins. The dashboard
+    /// makes a form of the input's schema, also in another process and while no worker is joined. Schemas larger than
+    /// 16 KiB are left out. Requires the feature `schema`.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+    /// struct Order {
+    ///     cents: u32,
+    /// }
+    ///
+    /// #[workflow]
+    /// async fn checkout(ctx: Context, order: Order) -> Result<u32, Error> {
+    ///     Ok(order.cents)
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// let worker = Worker::builder(world).register(checkout).describe(checkout).start().await?;
+    /// # worker.stop().await
+    /// # }
+    /// ```
+    #[cfg(feature = "schema")]
+    #[must_use]
+    pub fn describe<H: crate::HasSchema<M>, M>(mut self, workflow: H) -> Self {
+        let crate::Schema { name, version, input, output } = workflow.schema();
+        match version {
+            Some(version) => self.schemas.push(WorkflowSchemas { workflow: name, version, input, output }),
+            None => {
+                self.problem =
+                    Some(Error::invalid(format!("`{name}` is a step; describe workflows, not steps")));
+            }
+        }
+        self
+    }
+
     /// Sets how many earlier generations of a run stay readable when it [continues](crate::Context::continue_as); the
     /// default is 1. Older ones are deleted, in batches of about 1,000 events, except for the start of the run and
     /// payloads that no hook has taken. Skipped iterations of [`iterate`](crate::Context::iterate) are deleted as well.
@@ -422,6 +462,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
             blocking_permits: Arc::new(Semaphore::new(self.blocking_max)),
             transactional_permits: Arc::new(Semaphore::new(transactional_max)),
             retention: self.retention,
+            schemas: self.schemas,
             rules: self.rules,
             local_world: self.local_world,
         });

@@ -20,6 +20,8 @@ pub(super) mod hand_back;
 
 pub(crate) mod retention;
 
+pub(in crate::worker) mod definitions;
+
 pub(super) mod idle;
 
 use std::panic::AssertUnwindSafe;

@@ -13,6 +13,7 @@ use super::background_drops::BackgroundDrops;
 use super::log_limit::RunLogs;
 use super::metrics::Meter;
 use super::outage::Outage;
+use super::session::definitions::WorkflowSchemas;
 use super::world_gone::WorldGone;
 use crate::authoring::registry::Registered;
 use crate::replay::StepToAttempt;
@@ -57,6 +58,8 @@ pub(super) struct Settings {
     pub(super) transactional_permits: Arc<Semaphore>,
     /// How long runs are kept after their end; forever if `None`.
     pub(super) retention: Option<Duration>,
+    /// The schemas of workflows that the program says.
+    pub(super) schemas: Vec<WorkflowSchemas>,
     /// The highest rules that the worker announces.
     pub(super) rules: u32,
     /// The world of the clients to which the worker is local, if it is not the one that the worker joins. For tests.

@@ -14,6 +14,7 @@ use super::outage::Call;
 use super::session::Session;
 use super::session::beat::BeatThread;
 use super::session::claim_loop::{ClaimLoopEnd, claim_until_stopped};
+use super::session::definitions::store_definitions;
 use super::session::hand_back::hand_back_unknown_runs;
 use super::session::retention::delete_old_runs;
 use super::session::watchdog::Watchdog;
@@ -30,6 +31,7 @@ pub(super) async fn supervise(current: Arc<CurrentSession>, stopping: Cancellati
         let threads = (start_beats(&session), start_watchdog(&session));
         // These tasks end with the session.
         session.runtime.spawn(hand_back_unknown_runs(session.clone()));
+        session.runtime.spawn(store_definitions(session.clone()));
         if let Some(time) = session.settings.retention {
             session.runtime.spawn(delete_old_runs(session.clone(), time));
         }

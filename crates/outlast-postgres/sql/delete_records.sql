@@ -1,0 +1,2 @@
+-- Deletes records.
+SELECT {schema}.delete_records{v}($1, $2)

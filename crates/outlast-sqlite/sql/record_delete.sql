@@ -1,0 +1,2 @@
+-- Deletes a record.
+DELETE FROM records WHERE space = ?1 AND id = ?2
