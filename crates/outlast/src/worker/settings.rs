@@ -13,6 +13,7 @@ use super::background_drops::BackgroundDrops;
 use super::log_limit::RunLogs;
 use super::metrics::Meter;
 use super::outage::Outage;
+use super::session::retention::RetentionTimes;
 use super::world_gone::WorldGone;
 use crate::authoring::registry::Registered;
 use crate::replay::StepToAttempt;
@@ -55,8 +56,8 @@ pub(super) struct Settings {
     pub(super) blocking_permits: Arc<Semaphore>,
     /// Limits the number of concurrent attempts at transactional steps.
     pub(super) transactional_permits: Arc<Semaphore>,
-    /// How long runs are kept after their end; forever if `None`.
-    pub(super) retention: Option<Duration>,
+    /// How long runs are kept after their end.
+    pub(super) retention: RetentionTimes,
     /// The highest rules that the worker announces.
     pub(super) rules: u32,
     /// The world of the clients to which the worker is local, if it is not the one that the worker joins. For tests.
