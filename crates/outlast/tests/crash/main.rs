@@ -23,6 +23,7 @@ mod child;
 mod compensating_program;
 mod during_sleep;
 mod failing_program;
+mod long_program;
 mod mixed_program;
 mod postgres_schema;
 mod process_folder;
