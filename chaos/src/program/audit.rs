@@ -49,6 +49,11 @@ impl WorkerLosses {
                     *worker_losses.times.entry(*worker_number).or_default() += 1;
                     worker_losses.lost.insert(*worker_number);
                 }
+                // While it stops, it does not log that its session was lost.
+                ProcessEvent::Left { worker_number } => {
+                    *worker_losses.times.entry(*worker_number).or_default() += 1;
+                    worker_losses.lost.insert(*worker_number);
+                }
                 // It may have been killed before it noticed the loss.
                 ProcessEvent::Frozen { worker_number, .. } => drop(worker_losses.lost.insert(*worker_number)),
                 ProcessEvent::Started { .. }
