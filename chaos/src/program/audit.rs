@@ -171,7 +171,7 @@ pub(crate) async fn check_end(
     let mut audit = Audit { runs: snapshot.runs.len(), ..Audit::default() };
     let lag = workdir.world().lag();
     check_attempts(&workdir.attempts()?, &snapshot, worker_losses, lag, checks, &mut audit)?;
-    if snapshot.runs.values().any(|run| &*run.view.workflow == "booking") {
+    if snapshot.runs.values().any(booking::is_booking) {
         audit.bookings = booking::take_and_check(workdir, &mut snapshot, checks).await?;
     }
     check_money(&workdir.entries()?, &snapshot, seed, checks, &mut audit)?;
