@@ -9,6 +9,7 @@ mod soak;
 
 mod bank;
 mod booking;
+mod newest_format;
 mod transfer;
 
 mod client_process;

@@ -49,6 +49,11 @@ impl WorkerLosses {
                     *worker_losses.times.entry(*worker_number).or_default() += 1;
                     worker_losses.lost.insert(*worker_number);
                 }
+                // While it stops, it does not log that its session was lost.
+                ProcessEvent::Left { worker_number } => {
+                    *worker_losses.times.entry(*worker_number).or_default() += 1;
+                    worker_losses.lost.insert(*worker_number);
+                }
                 // It may have been killed before it noticed the loss.
                 ProcessEvent::Frozen { worker_number, .. } => drop(worker_losses.lost.insert(*worker_number)),
                 ProcessEvent::Started { .. }
@@ -166,7 +171,7 @@ pub(crate) async fn check_end(
     let mut audit = Audit { runs: snapshot.runs.len(), ..Audit::default() };
     let lag = workdir.world().lag();
     check_attempts(&workdir.attempts()?, &snapshot, worker_losses, lag, checks, &mut audit)?;
-    if snapshot.runs.values().any(|run| &*run.view.workflow == "booking") {
+    if snapshot.runs.values().any(booking::is_booking) {
         audit.bookings = booking::take_and_check(workdir, &mut snapshot, checks).await?;
     }
     check_money(&workdir.entries()?, &snapshot, seed, checks, &mut audit)?;

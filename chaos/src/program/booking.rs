@@ -164,13 +164,17 @@ pub(crate) struct BookingCounts {
     pub(crate) scheduled: usize,
 }
 
+/// Whether a run belongs to this workload.
+pub(crate) fn is_booking(run: &RunSnapshot) -> bool {
+    matches!(&*run.view.workflow, "booking" | "scheduled_booking")
+}
+
 /// Takes the runs of this workload out of a snapshot, and checks that each of their effects happened once.
 pub(crate) async fn take_and_check(
     workdir: &Workdir,
     snapshot: &mut WorldSnapshot,
     checks: &mut Checks,
 ) -> Result<BookingCounts> {
-    let is_booking = |run: &RunSnapshot| matches!(&*run.view.workflow, "booking" | "scheduled_booking");
     let (bookings, others) =
         std::mem::take(&mut snapshot.runs).into_iter().partition(|(_, run)| is_booking(run));
     snapshot.runs = others;

@@ -17,7 +17,7 @@ use super::server::Server;
 use super::snapshot::WorldSnapshot;
 use super::takeover_scanner::TakeoverScanner;
 use super::transfer::sleep;
-use super::upgrade::{BuildShare, BuildShares, OldClient, check_shares, has_begun, old_build};
+use super::upgrade::{BuildShare, BuildShares, OldBuild, OldClient, check_shares, has_begun, old_build};
 use super::workdir::{LogFiles, ProcessEvent, Workdir, WorldKind};
 use super::worker_pool::{KillCounts, WORKERS, WorkerPool};
 use super::worker_process::retry_while_unavailable;
@@ -32,6 +32,10 @@ const TIMEOUT_AT_END: Duration = Duration::from_secs(90);
 
 /// How long only old workers run after a rollback, under load.
 const ROLLBACK_TIME: Duration = Duration::from_secs(3);
+
+/// How often, and at which interval, the tables and the schedule are created while a server may be restarting.
+const PREPARATIONS_MAX: u32 = 40;
+const PREPARATION_PAUSE: Duration = Duration::from_millis(500);
 
 /// The options of this task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,8 +97,10 @@ struct KillLoop<'a> {
 
 /// The result of a loop with an older build.
 struct UpgradeResult {
-    old_build: String,
+    old_build: OldBuild,
     old_transfers: u64,
+    /// The runs that the old build could not finish.
+    left_for_new: usize,
 }
 
 impl<'a> KillLoop<'a> {
@@ -137,10 +143,15 @@ impl<'a> KillLoop<'a> {
         };
         let mut this = Self { workdir, logs, load_client, old_client, worker_pool, server, began, until };
         this.run_with_kills(kills).await?;
-        let old_build = this.roll_back().await?;
-        let old_transfers = this.finish_runs().await?;
-        let upgrade = old_build.zip(old_transfers);
-        let upgrade = upgrade.map(|(old_build, old_transfers)| UpgradeResult { old_build, old_transfers });
+        let upgrade = match this.roll_back().await? {
+            None => None,
+            Some(old_build) => {
+                let left_for_new = this.upgrade_again(&old_build).await?;
+                let old_transfers = this.finish_old_client().await?;
+                Some(UpgradeResult { old_build, old_transfers, left_for_new })
+            }
+        };
+        this.finish_runs().await?;
         this.check_and_print(seed, upgrade).await
     }
 
@@ -182,10 +193,11 @@ impl<'a> KillLoop<'a> {
 
     /// Stops the workers of the new build, and continues with old ones alone for a while. Returns their build; `None`
     /// if there is only one build.
-    async fn roll_back(&mut self) -> Result<Option<String>> {
+    async fn roll_back(&mut self) -> Result<Option<OldBuild>> {
         if self.old_client.is_none() {
             return Ok(None);
         }
+        self.load_client.stop_using_new_code();
         self.worker_pool.roll_back()?;
         // A worker that was just started may not have joined yet.
         while self.worker_pool.kill_counts()?.new_workers > 0
@@ -201,6 +213,25 @@ impl<'a> KillLoop<'a> {
         Ok(Some(old_build))
     }
 
+    /// Waits until the old workers have finished every run that they can, and starts new workers for the others. Returns
+    /// how many these are.
+    async fn upgrade_again(&mut self, old_build: &OldBuild) -> Result<usize> {
+        if let Some(client) = &mut self.old_client {
+            client.close();
+        }
+        loop {
+            self.load_client.answer_runs().await?;
+            if let Ok(open) = self.load_client.open_runs().await
+                && !open.iter().any(|view| old_build.can_finish(view))
+            {
+                self.worker_pool.upgrade_again()?;
+                return Ok(open.len());
+            }
+            self.worker_pool.kill_counts()?;
+            self.wait("the runs that the old build can read").await?;
+        }
+    }
+
     /// Continues the load for one interval.
     async fn continue_load(&mut self, what: &str) -> Result<()> {
         self.worker_pool.kill_counts()?;
@@ -208,23 +239,23 @@ impl<'a> KillLoop<'a> {
         self.wait(what).await
     }
 
-    /// Waits until all runs have ended and all sessions of dead workers were taken over. Returns how many transfers
-    /// the old client started.
-    async fn finish_runs(&mut self) -> Result<Option<u64>> {
-        let mut old_transfers = None;
-        if let Some(client) = &mut self.old_client {
-            client.close();
-        }
+    /// Waits until the runs of the old client have ended. Returns how many transfers it started.
+    async fn finish_old_client(&mut self) -> Result<u64> {
+        let mut old_transfers = 0;
         while let Some(client) = &mut self.old_client {
-            old_transfers = client.ended()?;
-            if old_transfers.is_some() {
-                self.old_client = None;
+            if let Some(transfers) = client.ended()? {
+                (self.old_client, old_transfers) = (None, transfers);
             }
             self.load_client.answer_runs().await?;
             self.worker_pool.kill_counts()?;
             self.wait("the end of the old client's runs").await?;
         }
-        while old_transfers.is_none() && !booking::end_schedule(self.load_client.client()).await? {
+        Ok(old_transfers)
+    }
+
+    /// Waits until all runs have ended and all sessions of dead workers were taken over.
+    async fn finish_runs(&mut self) -> Result<()> {
+        while !booking::end_schedule(self.load_client.client()).await? {
             self.wait("the end of the schedule").await?;
         }
         while self.load_client.answer_runs().await? > 0 {
@@ -234,7 +265,7 @@ impl<'a> KillLoop<'a> {
         while self.load_client.client().workers().await?.len() != self.worker_pool.size() {
             self.wait("the takeover of dead sessions").await?;
         }
-        Ok(old_transfers)
+        Ok(())
     }
 
     async fn wait(&self, what: &str) -> Result<()> {
@@ -268,12 +299,17 @@ impl<'a> KillLoop<'a> {
             audit::check_end(&self.workdir, self.load_client.client(), seed, &worker_losses, &mut checks)
                 .await?;
         let mut rows = Vec::new();
-        if let Some(UpgradeResult { old_build, old_transfers }) = upgrade {
+        if let Some(UpgradeResult { old_build, old_transfers, left_for_new }) = upgrade {
             let snapshot = WorldSnapshot::take(self.load_client.client(), &mut checks).await?;
-            let BuildShares { old, new, both } = check_shares(&snapshot, &old_build, &mut checks)?;
+            let shares = check_shares(&snapshot, &old_build, &mut checks)?;
+            let BuildShares { old, new, both, newest_format } = shares;
             let share = |share: BuildShare| format!("{} runs ended, {} turns", share.ended, share.turns);
             rows.push(("old build", format!("{}; {old_transfers} transfers by its client", share(old))));
             rows.push(("new build", format!("{}; {both} runs by both builds", share(new))));
+            let newest =
+                format!("{newest_format} runs; {left_for_new} runs left for the new build by a rollback");
+            rows.push(("newest format", newest));
+            rows.push(("format of the old build", old_build.format.to_string()));
         }
         print(&kill_counts, &process_events, &self.load_client, &audit, time, checks, rows);
         Ok(())
@@ -290,12 +326,19 @@ async fn open_load_client(
     // A server that is restarting refuses connections.
     let world = if options.restarts > 0 { retry_while_unavailable(open).await? } else { open().await? };
     let mut load_client = LoadClient::new(world, logs.clone(), options.seed);
-    if options.old.is_none() {
-        // An older build does not have this code.
-        load_client = load_client.with_bookings();
-        booking::prepare(workdir, load_client.client()).await?;
+    if options.restarts > 0 {
+        load_client = load_client.retrying();
     }
-    Ok(if options.restarts > 0 { load_client.retrying() } else { load_client })
+    // An older build does not have this code. At first, or between two restarts, a server may not answer.
+    let mut tries = 0;
+    while let Err(error) = booking::prepare(workdir, load_client.client()).await {
+        tries += 1;
+        if options.restarts == 0 || tries == PREPARATIONS_MAX {
+            return Err(error);
+        }
+        sleep(PREPARATION_PAUSE).await;
+    }
+    Ok(load_client.with_bookings())
 }
 
 fn print(
@@ -324,6 +367,7 @@ fn print(
         ("freezes", format!("{} (for longer than the session)", kill_counts.freezes)),
         ("sessions lost alive", lost.to_string()),
         ("runs taken over", format!("{} or more", taken_over.sum::<u64>())),
+        ("transfers paused and resumed", load_client.paused().to_string()),
         ("runs stuck as poison", format!("{} (resumed)", load_client.resumed.len())),
         (
             "attempts",

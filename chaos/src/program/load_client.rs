@@ -9,6 +9,7 @@ use outlast::{
 
 use super::Result;
 use super::booking::{BOOKING, booking};
+use super::newest_format;
 use super::transfer::{APPROVAL, Transfer, TransferKind, batch, transfer};
 use super::workdir::{Ack, LogFiles};
 
@@ -24,6 +25,9 @@ pub(crate) const NUMBERS: u64 = 1_000_000;
 /// Every `BATCH_EVERY`-th start is a batch of `BATCH_SIZE` transfers.
 const BATCH_EVERY: u64 = 12;
 const BATCH_SIZE: u64 = 4;
+
+/// Of the transfers that use the newest format, one in this many is paused.
+const PAUSED_EVERY: u64 = 4;
 
 /// Every `BOOKING_EVERY`-th other start is a booking.
 const BOOKING_EVERY: u64 = 2;
@@ -46,8 +50,12 @@ pub(crate) struct LoadClient {
     /// The number of calls that the world did not answer.
     pub(crate) unanswered: u64,
     may_be_unavailable: bool,
-    /// Whether it also starts bookings.
+    /// Whether bookings are its runs.
     has_bookings: bool,
+    /// Whether it starts bookings, and pauses transfers.
+    uses_new_code: bool,
+    /// The transfers that it has paused.
+    paused: BTreeSet<RunId>,
     /// The number of the next booking.
     next_booking: u64,
     /// The runs that were stuck as poison, because their workers were killed too often, and were resumed.
@@ -80,6 +88,8 @@ impl LoadClient {
             unanswered: 0,
             may_be_unavailable: false,
             has_bookings: false,
+            uses_new_code: false,
+            paused: BTreeSet::new(),
             next_booking: 0,
             resumed: BTreeSet::new(),
         }
@@ -91,10 +101,20 @@ impl LoadClient {
         self
     }
 
-    /// The same client, which also starts bookings.
+    /// The same client, which also starts bookings, and pauses and resumes transfers.
     pub(crate) fn with_bookings(mut self) -> Self {
-        self.has_bookings = true;
+        (self.has_bookings, self.uses_new_code) = (true, true);
         self
+    }
+
+    /// Starts no more bookings, and pauses no more transfers: nobody has the code for them now.
+    pub(crate) fn stop_using_new_code(&mut self) {
+        self.uses_new_code = false;
+    }
+
+    /// The number of transfers that it has paused.
+    pub(crate) fn paused(&self) -> usize {
+        self.paused.len()
     }
 
     /// The same client, with this number for its first transfer.
@@ -218,7 +238,7 @@ impl LoadClient {
         if self.starts.is_multiple_of(BATCH_EVERY) {
             return PendingStart::Batch((0..BATCH_SIZE).map(|_| self.next_transfer()).collect());
         }
-        if self.has_bookings && self.starts.is_multiple_of(BOOKING_EVERY) {
+        if self.uses_new_code && self.starts.is_multiple_of(BOOKING_EVERY) {
             self.next_booking += 1;
             return PendingStart::Booking(self.next_booking - 1);
         }
@@ -244,6 +264,34 @@ impl LoadClient {
         Ok(())
     }
 
+    /// Pauses a transfer, unless it has done so before.
+    async fn pause_once(&mut self, run: RunId) -> Result<()> {
+        if self.paused.contains(&run) {
+            return Ok(());
+        }
+        match self.client.pause(run).await {
+            // It has ended, or a worker holds it whose build cannot read pauses.
+            Err(error) if error.is_conflict() => Ok(()),
+            paused => {
+                if self.answered(paused)?.is_some() {
+                    self.paused.insert(run);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn resume_paused(&mut self, run: RunId) -> Result<()> {
+        match self.client.resume(run).await {
+            // Its deadline or a worker was faster.
+            Err(error) if error.is_conflict() => Ok(()),
+            resumed => {
+                self.answered(resumed)?;
+                Ok(())
+            }
+        }
+    }
+
     async fn handle_run(&mut self, view: &RunView) -> Result<()> {
         if let Some(stuck) = &view.stuck {
             if stuck.reason != StuckReason::Poison {
@@ -253,13 +301,19 @@ impl LoadClient {
             // It stays stuck until it is claimed, and may have been resumed by the last check.
             let _ = self.client.resume(view.id).await;
         }
+        if view.marks.is_paused() {
+            return self.resume_paused(view.id).await;
+        }
         let waits_for_approval =
             view.waits.iter().any(|wait| matches!(wait, Wait::Hook { name, .. } if name == APPROVAL));
         let Some(id) = view.key.as_deref().and_then(Transfer::id_of) else { return Ok(()) };
+        let order = Transfer::numbered(self.seed, id);
+        if self.uses_new_code && id.is_multiple_of(PAUSED_EVERY) && newest_format::is_used_by(&order) {
+            return self.pause_once(view.id).await;
+        }
         if !waits_for_approval || view.sent > 0 || self.chance.u8(..3) > 0 {
             return Ok(());
         }
-        let order = Transfer::numbered(self.seed, id);
         let sent = match order.kind {
             TransferKind::Approved => self.client.send(view.id, APPROVAL, &true).await,
             TransferKind::Refused => self.client.send(view.id, APPROVAL, &false).await,

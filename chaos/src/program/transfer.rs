@@ -10,6 +10,7 @@ use outlast::{SystemClock, WorkerBuilder, World};
 use serde::{Deserialize, Serialize};
 
 use super::bank::{ACCOUNTS, BankRequest, CLOSED, Leg};
+use super::newest_format;
 use super::workdir::{AttemptNote, LogFiles};
 
 /// The hook at which a transfer is approved.
@@ -87,6 +88,7 @@ pub(crate) struct TransferOutput {
 #[workflow]
 pub(crate) async fn transfer(ctx: Context, order: Transfer) -> Result<TransferOutput, Error> {
     ctx.tag("manner", format!("{:?}", order.kind))?;
+    newest_format::use_it(&ctx, &order).await?;
     // Started bookings are completed, also when the transfer is cancelled.
     let bank = ctx.shielded();
     let debit = bank.step(debit, &order).await?;
@@ -139,7 +141,7 @@ fn refund(cx: StepContext<StepState>, order: Transfer) -> Result<u64, StepError>
 }
 
 #[step(attempts = 20)]
-async fn notice(cx: StepContext<StepState>, account: u32) -> Result<u32, StepError> {
+pub(crate) async fn notice(cx: StepContext<StepState>, account: u32) -> Result<u32, StepError> {
     cx.state().log_attempt(&cx)?;
     sleep(NOTICE).await;
     Ok(account)

@@ -1,7 +1,8 @@
 //! A rolling upgrade during the kill loop: workers and a client of an older build beside those of this one.
 //!
 //! At first all workers are old, and create the schema. Then half of them are new: the first one migrates the schema
-//! while old ones work. At the end the new workers stop, as in a rollback, and the old ones finish all runs.
+//! while old ones work, and from then on runs are started that use everything that only the new build has. Then the new
+//! workers stop, as in a rollback, and the old ones finish all runs that they can read. New workers finish the others.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,10 +10,12 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use outlast::Client;
+use outlast::core::event::FORMAT;
+use outlast::{Client, RunView};
 
 use super::Result;
 use super::load_client::NUMBERS;
+use super::newest_format::format_of;
 use super::report::Checks;
 use super::snapshot::WorldSnapshot;
 use super::workdir::{Ack, Workdir, WorldKind};
@@ -89,10 +92,26 @@ pub(crate) fn has_begun(workdir: &Workdir) -> Result<bool> {
     Ok(ended >= ENDED_BY_OLD_MIN)
 }
 
+/// A build, and the highest durable format that it can read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OldBuild {
+    pub(crate) build: String,
+    pub(crate) format: u32,
+}
+
+impl OldBuild {
+    /// Whether workers of this build can finish a run: they have code for transfers only, and a batch waits for its
+    /// transfers.
+    pub(crate) fn can_finish(&self, view: &RunView) -> bool {
+        &*view.workflow == "transfer" && view.format <= self.format
+    }
+}
+
 /// The build of the workers when only old ones are left.
-pub(crate) async fn old_build(client: &Client, checks: &mut Checks) -> Result<String> {
-    let mut builds: Vec<String> = client.workers().await?.into_iter().map(|worker| worker.build).collect();
-    builds.sort_unstable();
+pub(crate) async fn old_build(client: &Client, checks: &mut Checks) -> Result<OldBuild> {
+    let workers = client.workers().await?.into_iter();
+    let mut builds: Vec<OldBuild> =
+        workers.map(|worker| OldBuild { build: worker.build, format: worker.format }).collect();
     builds.dedup();
     checks.that(builds.len() == 1, || {
         format!("the remaining workers have the builds {builds:?}, expected the old build alone")
@@ -113,26 +132,39 @@ pub(crate) struct BuildShares {
     pub(crate) old: BuildShare,
     pub(crate) new: BuildShare,
     pub(crate) both: usize,
+    /// The runs that only the newest format can represent.
+    pub(crate) newest_format: usize,
 }
 
-/// Counts the work of each build, and checks that both ended runs and continued runs of the other.
-pub(crate) fn check_shares(snapshot: &WorldSnapshot, old: &str, checks: &mut Checks) -> Result<BuildShares> {
+/// Counts the work of each build, and checks that both ended runs and continued runs of the other, and that the old one
+/// was never given a run that it cannot read.
+pub(crate) fn check_shares(
+    snapshot: &WorldSnapshot,
+    old: &OldBuild,
+    checks: &mut Checks,
+) -> Result<BuildShares> {
     let mut shares = BuildShares::default();
-    for run in snapshot.runs.values() {
+    for (key, run) in &snapshot.runs {
+        for (number, turn) in run.history.iter().enumerate().skip(1) {
+            let was_readable = *turn.build != *old.build || format_of(&run.history[..number]) <= old.format;
+            checks.that(was_readable, || format!("the old build continued {key}, which it cannot read"))?;
+        }
+        shares.newest_format += usize::from(format_of(&run.history) == FORMAT);
         // The first turn is the start, which no worker made.
         let mut builds = BTreeMap::<bool, usize>::new();
         for turn in run.history.iter().skip(1) {
-            *builds.entry(&*turn.build == old).or_default() += 1;
+            *builds.entry(*turn.build == *old.build).or_default() += 1;
         }
         shares.old.turns += builds.get(&true).copied().unwrap_or(0);
         shares.new.turns += builds.get(&false).copied().unwrap_or(0);
         shares.both += usize::from(builds.len() == 2);
         match run.history.last() {
-            Some(turn) if &*turn.build == old => shares.old.ended += 1,
+            Some(turn) if *turn.build == *old.build => shares.old.ended += 1,
             _ => shares.new.ended += 1,
         }
     }
     let is_shared = shares.old.ended > 0 && shares.new.ended > 0 && shares.both > 0;
+    checks.that(shares.newest_format > 0, || "no run needed the newest format".to_owned())?;
     checks.that(is_shared, || format!("the builds did not share the work: {shares:?}"))?;
     Ok(shares)
 }

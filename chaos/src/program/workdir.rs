@@ -111,6 +111,11 @@ pub(crate) enum ProcessEvent {
         worker_number: u32,
         at: Timestamp,
     },
+    /// It stopped as it was asked to, in the middle of the load.
+    Left {
+        #[serde(rename = "life")]
+        worker_number: u32,
+    },
     /// The server did not answer in between.
     Restarted { how: String, from: Timestamp, until: Timestamp },
     /// It took over this many runs of others.

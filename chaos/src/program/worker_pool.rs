@@ -109,6 +109,8 @@ enum UpgradeStage {
     Mixed,
     /// The new workers stop, and old ones replace them.
     RolledBack,
+    /// Half of the workers are new again.
+    Upgraded,
 }
 
 /// A worker's process. It is killed when this is dropped.
@@ -197,6 +199,14 @@ impl WorkerPool {
         Ok(())
     }
 
+    /// Stops half of the workers; workers of the new build replace them.
+    pub(crate) fn upgrade_again(&mut self) -> Result<()> {
+        let commands = self.commands.as_ref().ok_or("the workers have been stopped")?;
+        // If the supervisor has ended, the next check reports why.
+        let _ = commands.send(Box::new(Supervisor::upgrade_again));
+        Ok(())
+    }
+
     /// The counts so far. Fails when the supervisor has failed.
     pub(crate) fn kill_counts(&mut self) -> Result<KillCounts> {
         if self.thread.as_ref().is_some_and(JoinHandle::is_finished) {
@@ -282,16 +292,30 @@ impl Supervisor {
     fn build_in(&self, slot: usize) -> Build {
         match self.upgrade_stage {
             _ if self.old.is_none() => Build::New,
-            UpgradeStage::Mixed if !slot.is_multiple_of(2) => Build::New,
-            UpgradeStage::OldOnly | UpgradeStage::Mixed | UpgradeStage::RolledBack => Build::Old,
+            UpgradeStage::Mixed | UpgradeStage::Upgraded if !slot.is_multiple_of(2) => Build::New,
+            _ => Build::Old,
         }
     }
 
     fn roll_back(&mut self) {
         self.upgrade_stage = UpgradeStage::RolledBack;
-        for process in self.processes.iter_mut().filter(|process| process.build == Build::New) {
-            process.is_leaving = true;
-            drop(process.child.stdin.take());
+        self.replace_others();
+    }
+
+    fn upgrade_again(&mut self) {
+        self.upgrade_stage = UpgradeStage::Upgraded;
+        self.replace_others();
+    }
+
+    /// Stops the workers whose build is not that of their slot.
+    fn replace_others(&mut self) {
+        for slot in 0..self.processes.len() {
+            let build = self.build_in(slot);
+            let process = &mut self.processes[slot];
+            if process.build != build {
+                process.is_leaving = true;
+                drop(process.child.stdin.take());
+            }
         }
     }
 
@@ -315,6 +339,8 @@ impl Supervisor {
             process.freeze_or_continue(&self.logs, &mut self.kill_counts)?;
             if process.is_leaving {
                 if process.has_left()? {
+                    let left = ProcessEvent::Left { worker_number: process.worker_number };
+                    self.logs.process_events.append(&left)?;
                     self.processes[index] = self.spawn_worker(index)?;
                 }
             } else if process.has_died(&mut self.kill_counts)? {

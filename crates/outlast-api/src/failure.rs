@@ -64,7 +64,7 @@ impl From<&Failure> for FailureJson {
             step: failure.step.as_deref().map(Into::into),
             attempts: failure.attempts,
             exhausted: failure.is_exhausted,
-            details: failure.details.clone(),
+            details: failure.details.as_deref().cloned(),
             causes: failure.causes.to_vec(),
             failed_compensations: failed.collect(),
         }

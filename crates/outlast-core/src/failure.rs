@@ -1,7 +1,10 @@
 //! Failures: errors as recorded in the history.
 
+mod origin;
+
 use serde::{Deserialize, Serialize};
 
+pub use self::origin::FailureOrigin;
 use crate::limits::{
     FAILED_COMPENSATIONS_MAX, FAILURE_CAUSES_MAX, FAILURE_DETAILS_BYTES_MAX, FAILURE_TEXT_BYTES_MAX,
     NAME_BYTES_MAX,
@@ -36,13 +39,16 @@ pub struct Failure {
     pub is_exhausted: bool,
     /// Machine-readable details.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
-    pub details: Option<serde_json::Value>,
+    pub details: Option<Box<serde_json::Value>>,
     /// The chain of sources below the error, outermost first.
     #[serde(default, skip_serializing_if = "<[String]>::is_empty")]
     pub causes: Box<[String]>,
     /// The compensations that failed for good, when a run or saga failed and was compensated.
     #[serde(default, skip_serializing_if = "<[FailedCompensation]>::is_empty")]
     pub failed_compensations: FailedCompensations,
+    /// Where the error was made, when a step failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Box<FailureOrigin>>,
 }
 
 /// Compensations that failed for good. Few failures have any, and failures are part of most results, so the list is a
@@ -209,6 +215,7 @@ impl Failure {
             details: None,
             causes: Box::default(),
             failed_compensations: FailedCompensations::default(),
+            origin: None,
         }
     }
 
@@ -336,8 +343,10 @@ fn cut_to(mut text: String, limit: usize) -> String {
 }
 
 /// Reads a present field as a value, including `null`.
-fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<serde_json::Value>, D::Error> {
-    serde_json::Value::deserialize(deserializer).map(Some)
+fn present<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Box<serde_json::Value>>, D::Error> {
+    Box::deserialize(deserializer).map(Some)
 }
 
 // serde's `skip_serializing_if` passes a reference.
@@ -400,8 +409,10 @@ mod tests {
 
     #[test]
     fn details_that_are_null_stay_null() {
-        let failure =
-            Failure { details: Some(serde_json::Value::Null), ..Failure::new(FailureKind::Error, "x") };
+        let failure = Failure {
+            details: Some(Box::new(serde_json::Value::Null)),
+            ..Failure::new(FailureKind::Error, "x")
+        };
         let json = serde_json::to_string(&failure).unwrap();
         assert_eq!(serde_json::from_str::<Failure>(&json).unwrap(), failure);
     }

@@ -62,6 +62,7 @@ pub use event::{
 pub use failed_builds::FailedBuilds;
 pub use failure::{
     CANCELLED_BY_WORKFLOW, ErrorClass, FailedCompensation, FailedCompensations, Failure, FailureKind,
+    FailureOrigin,
 };
 pub use history::History;
 pub use id::{AttemptId, IdSource, MessageId, RunId, SessionId, TurnId};

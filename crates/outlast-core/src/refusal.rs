@@ -264,7 +264,7 @@ pub fn token_taken(hook: &str, owner: RunId) -> Failure {
          or ended"
     );
     let failure = Failure::new(FailureKind::Conflict, message).with_code(TOKEN_TAKEN);
-    Failure { details: Some(serde_json::json!({ "run": owner })), ..failure }
+    Failure { details: Some(Box::new(serde_json::json!({ "run": owner }))), ..failure }
 }
 
 /// The worker that holds the run cannot read the message.
@@ -373,7 +373,7 @@ pub fn child_exists(start: &Start, run: RunId) -> Failure {
     );
     let mut failure = Failure::new(FailureKind::Conflict, message);
     failure.code = Some(CHILD_NOT_STARTED.into());
-    failure.details = Some(serde_json::json!({ "run": run }));
+    failure.details = Some(Box::new(serde_json::json!({ "run": run })));
     failure
 }
 

@@ -83,6 +83,8 @@ pub struct WorkerView {
     /// The version of the library that its program was built with: [`VERSION`](crate::VERSION), and a suffix of the
     /// world. `None` for programs that do not report it.
     pub version: Option<String>,
+    /// The highest durable format that its build can read: it is given no run that needs a higher one.
+    pub format: u32,
 }
 
 impl WorkerView {
@@ -102,6 +104,7 @@ impl WorkerView {
             queues: Vec::new(),
             report: Report::default(),
             version: None,
+            format: 0,
         }
     }
 

@@ -149,6 +149,7 @@ impl State {
             view.queues = session.join.queues.iter().map(ToString::to_string).collect();
             view.report = session.report.clone();
             view.version = Some(VERSION.to_owned());
+            view.format = session.join.format;
             view
         });
         views.collect()

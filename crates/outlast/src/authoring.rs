@@ -7,6 +7,7 @@
 pub(crate) mod attempt;
 pub(crate) mod compensation;
 pub(crate) mod context;
+pub(crate) mod current;
 pub(crate) mod firing;
 pub(crate) mod hook;
 pub(crate) mod input;

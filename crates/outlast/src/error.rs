@@ -334,9 +334,21 @@ impl Error {
         &self.0.failure.causes
     }
 
+    /// Returns the Rust type of the error that a step converted with `?`, such as `std::io::Error`. It is for people: names
+    /// of types change from build to build, so code should decide by [`code`](Self::code) or [`class`](Self::class).
+    pub fn type_name(&self) -> Option<&str> {
+        self.0.failure.origin.as_ref()?.type_name.as_deref()
+    }
+
+    /// Returns the calls that led to the error of a step, at most 8 KiB. It is recorded only if the environment variable
+    /// `OUTLAST_BACKTRACE` is set to something else than `0` for the worker: it takes milliseconds, and space in the history.
+    pub fn backtrace(&self) -> Option<&str> {
+        self.0.failure.origin.as_ref()?.backtrace.as_deref()
+    }
+
     /// Returns the details of the error, if it has details that can be decoded as a `T`.
     pub fn details<T: DeserializeOwned>(&self) -> Option<T> {
-        serde_json::from_value(self.0.failure.details.clone()?).ok()
+        serde_json::from_value(*self.0.failure.details.clone()?).ok()
     }
 }
 

@@ -97,6 +97,7 @@ pub use outlast_sqlite::{self as sqlite, SqliteTx};
 pub use authoring::attempt::{Attempt, StopReason};
 pub use authoring::compensation::Undo;
 pub use authoring::context::Context;
+pub use authoring::current::{Current, CurrentStep, current};
 pub use authoring::hook::{AskFor, Hook, HookFor, HookName};
 pub use authoring::input::Input;
 pub use authoring::iterate::Next;

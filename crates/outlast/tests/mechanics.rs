@@ -19,6 +19,7 @@ mod mechanics {
     mod context_outside_turn;
     mod control;
     mod crashes;
+    mod current;
     mod deploy_check;
     mod direct_step_calls;
     mod dropped_attempts;

@@ -564,6 +564,7 @@ macro_rules! suite {
                 the_last_report_counts,
                 the_report_of_a_lost_session_is_not_kept,
                 a_worker_is_shown_with_the_version_of_its_library,
+                a_worker_is_shown_with_the_format_that_it_can_read,
             }
             prune {
                 a_pruned_run_is_forgotten,

@@ -170,7 +170,7 @@ pub async fn a_message_reaches_a_run_that_its_worker_lets_go_in_the_same_call(ca
 pub async fn every_sort_of_message_survives(case: Case) {
     let run = case.start("wf").await;
     let mut awkward = Failure::new(FailureKind::Conflict, "key `k` is taken");
-    awkward.details = Some(serde_json::json!({ "run": run, "x": [1.5, null, "\u{0}ü"] }));
+    awkward.details = Some(Box::new(serde_json::json!({ "run": run, "x": [1.5, null, "\u{0}ü"] })));
     awkward.causes = ["below".into()].into();
     let (op, other) = (OpNumber(i64::MAX as u64), RunId::from_bits(u128::MAX));
     let bodies = [

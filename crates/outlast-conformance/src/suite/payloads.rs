@@ -1,7 +1,8 @@
 //! Payloads: exactly the bytes that were written.
 
 use outlast_core::{
-    Event, Failure, FailureKind, Headers, Judgement, MessageBody, OpNumber, Payload, Start, Status, Then,
+    Event, Failure, FailureKind, FailureOrigin, Headers, Judgement, MessageBody, OpNumber, Payload, Start,
+    Status, Then,
 };
 
 use super::Case;
@@ -93,8 +94,12 @@ pub async fn failures_survive_exactly(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;
     let mut failure = Failure::new(FailureKind::Fatal, "no \u{0} money").of_step("charge", 3);
-    failure.details = Some(Payload::from_json_text("{\"code\":402,\"nothing\":null}").decode().unwrap());
+    failure.details =
+        Some(Box::new(Payload::from_json_text("{\"code\":402,\"nothing\":null}").decode().unwrap()));
     failure.causes = ["the bank said no".into(), "\u{0}".into()].into();
+    let mut origin = FailureOrigin::default();
+    (origin.type_name, origin.backtrace) = (Some("bank::Refused".into()), Some("0: pay\n1: \u{0}".into()));
+    failure.origin = Some(Box::new(origin));
     let mut turn = case.turn(&worker.claim_one().await).then(Then::End(Status::Failed));
     turn.events = vec![Event::RunFailed { failure: failure.clone() }];
     worker.commit_done(turn).await;

@@ -1,6 +1,7 @@
 //! Reports: what workers say of themselves.
 
-use outlast_core::{Report, RunId, UncommittedRuns, VERSION, WorkerStatus, WorkerView};
+use outlast_core::event::FORMAT;
+use outlast_core::{Join, Report, RunId, UncommittedRuns, VERSION, WorkerStatus, WorkerView};
 
 use super::{Case, TestWorker, assert_refused};
 
@@ -72,4 +73,13 @@ pub async fn a_worker_is_shown_with_the_version_of_its_library(case: Case) {
     let worker = case.join("wf").await;
     let version = view(&case, &worker).await.version.unwrap();
     assert!(version.starts_with(VERSION), "{version}");
+}
+
+/// A worker is shown with the format that its build can read.
+pub async fn a_worker_is_shown_with_the_format_that_it_can_read(case: Case) {
+    let newest = case.join("wf").await;
+    let join = Join { format: 2, ..case.new_join(&[("wf", 1)]) };
+    let older = case.join_with(case.world.clone(), join).await;
+    assert_eq!(view(&case, &newest).await.format, FORMAT);
+    assert_eq!(view(&case, &older).await.format, 2);
 }

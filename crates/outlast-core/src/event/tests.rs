@@ -206,7 +206,7 @@ fn cancel_examples(rules: u32, message: MessageId, op: OpNumber) -> Vec<Event> {
 
 fn full_failure() -> Failure {
     Failure {
-        details: Some(json!({"code": 402, "nul": "\u{0}", "parts": [null, true]})),
+        details: Some(Box::new(json!({"code": 402, "nul": "\u{0}", "parts": [null, true]}))),
         causes: ["the bank said no".into(), "line\nbreak".into()].into(),
         ..Failure::new(FailureKind::Fatal, "no money").of_step("charge", 3)
     }
@@ -385,7 +385,7 @@ fn any_failure() -> impl Strategy<Value = Failure> {
     (prop::sample::select(kinds), any_text(), step, details, causes, marks).prop_map(
         |(kind, message, step, details, causes, (code, class, is_exhausted))| {
             let (step, attempts) = step.map_or((None, 0), |(step, attempts)| (Some(step.into()), attempts));
-            let (code, causes) = (code.map(Into::into), causes.into());
+            let (code, causes, details) = (code.map(Into::into), causes.into(), details.map(Box::new));
             let failure = Failure::new(kind, message);
             Failure { code, class, step, attempts, is_exhausted, details, causes, ..failure }
         },

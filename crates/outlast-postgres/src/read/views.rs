@@ -117,5 +117,6 @@ fn worker(row: &Row) -> Result<WorkerView, InvalidRow> {
     view.beat_at = timestamp(row, 9)?;
     view.report = Report::from_json(get(row, 10)?);
     view.version = get(row, 11)?;
+    view.format = number(row, 12)?;
     Ok(view)
 }

@@ -78,6 +78,7 @@ pub(crate) fn workers(connection: &Connection) -> Result<Vec<WorkerView>, Refusa
         view.queues = parse_json(8, row.get_ref(8)?.as_str()?)?;
         view.report = Report::from_json(row.get_ref(10)?.as_str()?);
         view.version = row.get(11)?;
+        view.format = number(row, 12)?;
         Ok(view)
     })?;
     Ok(rows.collect::<Result<_, _>>()?)

@@ -171,7 +171,9 @@ impl<D: StepDefinition> Future for Attempt<D> {
         {
             // Log lines of the blocking code belong to the span of the attempt.
             let span = tracing::Span::current();
-            self.work = AttemptWork::OnThread(tokio::task::spawn_blocking(move || span.in_scope(work)));
+            let scope = polling::scope();
+            let work = move || span.in_scope(|| polling::within(scope, work));
+            self.work = AttemptWork::OnThread(tokio::task::spawn_blocking(work));
         }
         match &mut self.work {
             AttemptWork::Async(future) => future.as_mut().poll(cx),

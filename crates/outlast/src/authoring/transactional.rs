@@ -15,6 +15,8 @@ use crate::authoring::step::StepCode;
 use crate::clock::pause_before_retry;
 use crate::error::{Error, StepError};
 #[cfg(feature = "sqlite")]
+use crate::replay::polling::{self, Scope};
+#[cfg(feature = "sqlite")]
 use crate::worker::panicked;
 use crate::worker::transaction;
 use crate::worker::transaction::{AttemptTransaction, BACKOFF};
@@ -142,7 +144,9 @@ impl<D: StepCode<S>, S: Send + Sync + 'static> TransactionCode<D, S> {
         // Log lines of the code belong to the span of the attempt.
         let span = tracing::Span::current();
         Box::new(move |tx| {
-            let run = AssertUnwindSafe(|| self.attempt().and_then(|attempt| attempt.with_sqlite(tx)));
+            let scope = Some(Scope::Attempt(self.info.clone()));
+            let run = || self.attempt().and_then(|attempt| attempt.with_sqlite(tx));
+            let run = AssertUnwindSafe(|| polling::within(scope, run));
             let result = span.in_scope(|| catch_unwind(run)).unwrap_or_else(|panic| Err(panicked(&*panic)));
             self.finish(result)
         })

@@ -24,6 +24,7 @@ pub use self::compensating::Compensating;
 pub use self::probe::Probe;
 pub use self::retried::Retried;
 pub use self::retrying::NextTry;
+pub use self::stopping::Stopping;
 use super::Client;
 use crate::error::{Error, ErrorKind};
 use crate::schedule::ScheduleView;
@@ -149,6 +150,13 @@ pub enum Because {
         #[serde(skip_serializing_if = "Vec::is_empty")]
         probes: Vec<Probe>,
     },
+    /// The run is ready, but the joined workers with its code are of older builds, which cannot read it.
+    NotReadable {
+        /// The lowest durable format that a reader of the run needs.
+        format: u32,
+        /// The joined workers that serve the queue and have its code.
+        workers: Vec<JoinedWorker>,
+    },
     /// The run is ready, but no joined worker that serves its queue has its code.
     NoCode {
         /// The run's workflow.
@@ -235,18 +243,6 @@ pub enum Because {
     },
 }
 
-/// A request to stop that a run has received.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct Stopping {
-    /// The reason given in the request.
-    pub reason: String,
-    /// When the run was asked to stop.
-    pub at: Timestamp,
-    /// Whether the workflow has been notified and is cleaning up. Otherwise the request is still in the inbox.
-    pub is_told: bool,
-}
-
 /// A joined worker, as part of an explanation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -265,6 +261,8 @@ pub struct JoinedWorker {
     pub queues: Vec<String>,
     /// The versions of the run's workflow for which it has the code.
     pub versions: Vec<u32>,
+    /// The highest durable format that its build can read.
+    pub format: u32,
 }
 
 /// A step that is being attempted, as part of an explanation.
@@ -545,8 +543,14 @@ impl Snapshot {
         self.ignores_expiry || worker.expires_at > self.now
     }
 
-    /// The workers that can claim the run: they have its code, and their builds have not failed to continue it.
+    /// The workers that can claim the run: they have its code, can read it, and their builds have not failed to continue
+    /// it.
     fn eligible(&self) -> impl Iterator<Item = &WorkerView> {
+        self.not_failed().filter(|worker| worker.format >= self.view.format)
+    }
+
+    /// The workers that have the code of the run, and whose builds have not failed to continue it.
+    fn not_failed(&self) -> impl Iterator<Item = &WorkerView> {
         self.with_code().filter(|worker| !self.view.failed_builds.contains(&worker.build))
     }
 
@@ -588,6 +592,7 @@ impl Snapshot {
             held: worker.held,
             queues: worker.queues.clone(),
             versions,
+            format: worker.format,
         }
     }
 
@@ -676,6 +681,8 @@ impl Snapshot {
         let workers: Vec<_> = self.with_code().map(|worker| self.joined(worker)).collect();
         Some(if !eligible.is_empty() {
             Because::Ready { since, crashes: view.crashes, workers: eligible, probes: Vec::new() }
+        } else if self.not_failed().next().is_some() {
+            Because::NotReadable { format: view.format, workers }
         } else if !workers.is_empty() {
             Because::BuildsFailed { failed_builds: self.failed_builds(), workers }
         } else if self.serving().next().is_some() {

@@ -4,7 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use outlast_core::{
-    ErrorClass, Failure, FailureKind, IntoDuration, PayloadError, Stuck, StuckReason, Timestamp,
+    ErrorClass, Failure, FailureKind, FailureOrigin, IntoDuration, PayloadError, Stuck, StuckReason,
+    Timestamp,
 };
 use serde::Serialize;
 
@@ -63,12 +64,12 @@ impl NextAttempt {
 impl StepError {
     /// Creates an error with a message. The step is attempted again according to its policy.
     pub fn msg(message: impl Into<String>) -> Self {
-        Self::of_failure(Failure::new(FailureKind::Error, message))
+        Self::made_here(Failure::new(FailureKind::Error, message), None)
     }
 
     /// Creates an error after which no other attempt is made.
     pub fn fatal(message: impl Into<String>) -> Self {
-        Self::of_failure(Failure::new(FailureKind::Fatal, message))
+        Self::made_here(Failure::new(FailureKind::Fatal, message), None)
     }
 
     /// Creates an error after which the next attempt is due when `pause` has passed, instead of the pause of the
@@ -108,7 +109,7 @@ impl StepError {
     /// }
     /// ```
     pub fn from_boxed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self::of_failure(Failure::of_error(FailureKind::Error, &*error.into()))
+        Self::made_here(Failure::of_error(FailureKind::Error, &*error.into()), None)
     }
 
     /// Adds a machine-readable code, such as `"card_declined"`, which the workflow reads with [`Error::code`].
@@ -161,6 +162,12 @@ impl StepError {
 
     pub(crate) fn of_failure(failure: Failure) -> Self {
         Self { failure: Box::new(failure), next: None, stuck_cause: None }
+    }
+
+    /// An error that the step's code makes now, perhaps from one of this type.
+    fn made_here(mut failure: Failure, type_name: Option<&str>) -> Self {
+        failure.origin = FailureOrigin::here(type_name);
+        Self::of_failure(failure)
     }
 
     /// The error of an attempt whose input cannot be decoded; the step's code did not run. In a run with rules 1 the
@@ -223,7 +230,8 @@ impl fmt::Debug for StepError {
 
 impl<E: std::error::Error + Send + Sync + 'static> From<E> for StepError {
     fn from(error: E) -> Self {
-        Self::of_failure(Failure::of_error(FailureKind::Error, &error))
+        let failure = Failure::of_error(FailureKind::Error, &error);
+        Self::made_here(failure, Some(std::any::type_name::<E>()))
     }
 }
 

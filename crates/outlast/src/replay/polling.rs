@@ -7,10 +7,16 @@
 //!
 //! A context that is used outside of the turn of its run, in an attempt or in a spawned task, would add operations to
 //! the history at times that a replay cannot reproduce. Every method of a context therefore calls [`is_turn_of`].
+//!
+//! It also knows to which run and step the running code belongs ([`scope`]), also on threads that poll neither.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use outlast_core::RunId;
 
 use super::state::RunState;
+use crate::authoring::attempt::AttemptInfo;
 
 #[derive(Clone, Copy)]
 enum Polled {
@@ -29,7 +35,15 @@ pub(crate) enum Misuse {
     Context(String),
 }
 
+/// The run or attempt to which the running code belongs.
+#[derive(Clone)]
+pub(crate) enum Scope {
+    Workflow { run: RunId, workflow: Arc<str> },
+    Attempt(Arc<AttemptInfo>),
+}
+
 thread_local! {
+    static SCOPE: RefCell<Option<Scope>> = const { RefCell::new(None) };
     /// What is being polled, and whether it has made a mistake.
     static POLLED: Cell<(Polled, bool)> = const { Cell::new((Polled::Neither, false)) };
     /// The mistake. Separate, so that a poll without a mistake does not access it.
@@ -45,19 +59,41 @@ impl Drop for Restore {
     }
 }
 
+/// Restores to what the running code belonged before, even when it panics.
+struct RestoreScope(Option<Scope>);
+
+impl Drop for RestoreScope {
+    fn drop(&mut self) {
+        SCOPE.set(self.0.take());
+    }
+}
+
+/// To what the code that this thread is running belongs.
+pub(crate) fn scope() -> Option<Scope> {
+    // At the end of a thread there may be no value any more.
+    SCOPE.try_with(|scope| scope.borrow().clone()).ok().flatten()
+}
+
+/// Calls code that belongs to something.
+pub(crate) fn within<T>(scope: Option<Scope>, call: impl FnOnce() -> T) -> T {
+    let _restore = RestoreScope(SCOPE.replace(scope));
+    call()
+}
+
 /// Polls, or calls, the workflow of a run. Also returns its first mistake, if there was one.
 pub(super) fn workflow<T>(state: &RunState, poll: impl FnOnce() -> T) -> (T, Option<Misuse>) {
-    polled(Polled::Workflow(address(state)), poll)
+    let scope = Scope::Workflow { run: state.run(), workflow: state.shared_workflow() };
+    polled(Polled::Workflow(address(state)), scope, poll)
 }
 
 /// Polls, or calls, an attempt. Also returns its first mistake, if there was one.
-pub(crate) fn attempt<T>(poll: impl FnOnce() -> T) -> (T, Option<Misuse>) {
-    polled(Polled::Attempt, poll)
+pub(crate) fn attempt<T>(info: Arc<AttemptInfo>, poll: impl FnOnce() -> T) -> (T, Option<Misuse>) {
+    polled(Polled::Attempt, Scope::Attempt(info), poll)
 }
 
-fn polled<T>(what: Polled, poll: impl FnOnce() -> T) -> (T, Option<Misuse>) {
+fn polled<T>(what: Polled, scope: Scope, poll: impl FnOnce() -> T) -> (T, Option<Misuse>) {
     let _restore = Restore(POLLED.replace((what, false)));
-    let answer = poll();
+    let answer = within(Some(scope), poll);
     match POLLED.get() {
         (_, true) => (answer, MISUSE.take()),
         (_, false) => (answer, None),

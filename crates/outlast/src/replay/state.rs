@@ -123,6 +123,10 @@ impl RunState {
         &self.workflow
     }
 
+    pub(super) fn shared_workflow(&self) -> Arc<str> {
+        self.workflow.clone()
+    }
+
     /// The start of the run as its next generation begins with it.
     pub(super) fn next_start(&self, input: Payload, version: Option<u32>) -> RunStarted {
         let table = self.table.lock();

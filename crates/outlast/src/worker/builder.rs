@@ -33,6 +33,7 @@ use super::metrics::Meter;
 use super::outage::Outage;
 use super::session::Session;
 use super::session::definitions::WorkflowSchemas;
+use super::session::retention::RetentionTimes;
 use super::settings::Settings;
 use super::world_gone::WorldGone;
 use crate::authoring::register::{CodeFor, Registrable};
@@ -63,7 +64,7 @@ pub struct WorkerBuilder<S> {
     turn_time: Duration,
     blocking_max: usize,
     transactional_max: Option<usize>,
-    retention: Option<Duration>,
+    retention: RetentionTimes,
     schemas: Vec<WorkflowSchemas>,
     rules: u32,
     local_world: Option<Arc<dyn World>>,
@@ -92,7 +93,7 @@ impl WorkerBuilder<()> {
             turn_time: TURN_TIME_DEFAULT,
             blocking_max: BLOCKING_ATTEMPTS_DEFAULT,
             transactional_max: None,
-            retention: None,
+            retention: RetentionTimes::default(),
             schemas: Vec::new(),
             rules: RULES,
             local_world: None,
@@ -315,14 +316,42 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     /// ```
     #[must_use]
     pub fn retention(mut self, time: impl IntoDuration) -> Self {
-        match time.into_duration() {
-            Ok(time) if !time.is_zero() => self.retention = Some(time),
-            Ok(_) => {
-                self.problem = Some(Error::invalid(
-                    "`retention` is 0; set how long runs are kept after their end, such as \"30d\"",
-                ))
+        match retention_time("`retention`", time) {
+            Ok(time) => self.retention.others = Some(time),
+            Err(problem) => self.problem = Some(problem),
+        }
+        self
+    }
+
+    /// Like [`retention`](Self::retention), for the runs of one workflow, which are then kept for this time, longer or
+    /// shorter than others. Without [`retention`](Self::retention), the runs of other workflows are kept forever. The
+    /// runs of a queued step `charge` are those of the workflow `step:charge`.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn poll(ctx: Context) -> Result<(), Error> { Ok(()) }
+    /// # #[workflow] async fn payout(ctx: Context) -> Result<(), Error> { Ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// let worker = Worker::builder(world)
+    ///     .register((poll, payout))
+    ///     .retention("30d")
+    ///     .retention_of("poll", "1d")
+    ///     .retention_of("payout", "3650d")
+    ///     .start()
+    ///     .await?;
+    /// # worker.stop().await
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn retention_of(mut self, workflow: &str, time: impl IntoDuration) -> Self {
+        match retention_time(&format!("the retention of `{workflow}`"), time) {
+            Ok(_) if workflow.is_empty() => {
+                let message = "`retention_of` has an empty name; pass the name of a workflow";
+                self.problem = Some(Error::invalid(message));
             }
-            Err(error) => self.problem = Some(error.into()),
+            Ok(time) => drop(self.retention.of_workflow.insert(workflow.into(), time)),
+            Err(problem) => self.problem = Some(problem),
         }
         self
     }
@@ -553,5 +582,17 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         let next = worker.idle().await?;
         worker.stop().await?;
         Ok(next)
+    }
+}
+
+/// How long runs are kept. Refuses a text that is not a duration, and 0, which could delete a run before its output is
+/// read.
+fn retention_time(what: &str, time: impl IntoDuration) -> Result<Duration, Error> {
+    match time.into_duration()? {
+        Duration::ZERO => {
+            let remedy = "set how long runs are kept after their end, such as \"30d\"";
+            Err(Error::invalid(format!("{what} is 0; {remedy}")))
+        }
+        time => Ok(time),
     }
 }

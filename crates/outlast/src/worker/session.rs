@@ -377,7 +377,7 @@ fn join_request(session: SessionId, settings: &Settings) -> Join {
         host: host_name(),
         pid: ids::process_id(),
         build: settings.build.clone(),
-        code: if settings.retention.is_some() { with_retention(code) } else { code },
+        code: if settings.retention.is_endless() { code } else { with_retention(code) },
         queues: settings.queues.clone(),
         time: settings.session_time,
         rules: settings.rules,

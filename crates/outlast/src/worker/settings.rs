@@ -14,6 +14,7 @@ use super::log_limit::RunLogs;
 use super::metrics::Meter;
 use super::outage::Outage;
 use super::session::definitions::WorkflowSchemas;
+use super::session::retention::RetentionTimes;
 use super::world_gone::WorldGone;
 use crate::authoring::registry::Registered;
 use crate::replay::StepToAttempt;
@@ -56,8 +57,8 @@ pub(super) struct Settings {
     pub(super) blocking_permits: Arc<Semaphore>,
     /// Limits the number of concurrent attempts at transactional steps.
     pub(super) transactional_permits: Arc<Semaphore>,
-    /// How long runs are kept after their end; forever if `None`.
-    pub(super) retention: Option<Duration>,
+    /// How long runs are kept after their end.
+    pub(super) retention: RetentionTimes,
     /// The schemas of workflows that the program says.
     pub(super) schemas: Vec<WorkflowSchemas>,
     /// The highest rules that the worker announces.

@@ -32,8 +32,8 @@ pub(super) async fn supervise(current: Arc<CurrentSession>, stopping: Cancellati
         // These tasks end with the session.
         session.runtime.spawn(hand_back_unknown_runs(session.clone()));
         session.runtime.spawn(store_definitions(session.clone()));
-        if let Some(time) = session.settings.retention {
-            session.runtime.spawn(delete_old_runs(session.clone(), time));
+        if !session.settings.retention.is_endless() {
+            session.runtime.spawn(delete_old_runs(session.clone()));
         }
         if claim_until_stopped(&session, busy).await == ClaimLoopEnd::Stopping {
             drain(&session).await;

@@ -14,7 +14,7 @@ use throwaway::wait_until_or;
 use crate::mixed_program::{Replay, StartOrder};
 use crate::process_folder::ProcessFolder;
 use crate::{
-    between_attempts, chain_program, compensating_program, diagnosis, during_sleep, failing_program,
+    between_attempts, chain_program, compensating_program, diagnosis, during_sleep, failing_program, long_program,
     mixed_program, retried_program, schedules, streaming, token_program, transfers,
 };
 
@@ -42,6 +42,8 @@ pub(crate) enum Program {
     Retried,
     /// Runs with tokens and replies.
     Tokens,
+    /// Runs that loop, continue, are paused, or write to streams.
+    Long,
     /// Many runs of some slow steps.
     Chains {
         /// The number of runs that it starts.
@@ -101,6 +103,7 @@ pub(crate) async fn run_child(args: ChildArgs) -> Result<(), Error> {
         Program::Compensating => compensating_program::run(&process_folder, world.clone()).await?,
         Program::Retried => retried_program::run(&process_folder, world.clone()).await?,
         Program::Tokens => token_program::run(&process_folder, world.clone()).await?,
+        Program::Long => long_program::run(&process_folder, world.clone()).await?,
         Program::Chains { starts, live } => {
             chain_program::run(&process_folder, world.clone(), starts, live).await?
         }

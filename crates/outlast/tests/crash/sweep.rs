@@ -11,7 +11,9 @@ use crate::child::{ChildArgs, ChildExit, ChildProcess, Program};
 use crate::mixed_program::{ExpectedRun, Replay, StartOrder};
 use crate::process_folder::{Effect, Outputs, ProcessFolder};
 use crate::snapshot::{AttemptCounts, WorldSnapshot, attempt_counts, check_attempt_counts};
-use crate::{compensating_program, failing_program, mixed_program, retried_program, token_program};
+use crate::{
+    compensating_program, failing_program, long_program, mixed_program, retried_program, token_program,
+};
 
 /// The number of concurrent trials.
 const CONCURRENT_TRIALS: usize = 3;
@@ -31,6 +33,7 @@ const FAILING: Program = Program::Failing;
 const COMPENSATING: Program = Program::Compensating;
 const RETRIED: Program = Program::Retried;
 const TOKENS: Program = Program::Tokens;
+const LONG: Program = Program::Long;
 
 /// The runs of a program.
 fn runs(program: Program) -> &'static [ExpectedRun] {
@@ -39,6 +42,7 @@ fn runs(program: Program) -> &'static [ExpectedRun] {
         Program::Compensating => &compensating_program::RUNS,
         Program::Retried => &retried_program::RUNS,
         Program::Tokens => &token_program::RUNS,
+        Program::Long => &long_program::RUNS,
         _ => &mixed_program::RUNS,
     }
 }
@@ -81,6 +85,11 @@ fn runs_that_compensate_survive_a_kill_at_every_commit_point() {
 #[test]
 fn runs_with_tokens_and_replies_survive_a_kill_at_every_commit_point() {
     sweep(TOKENS, WorldLocation::File, KillPoints::All, KillsPerTrial::Once);
+}
+
+#[test]
+fn runs_that_loop_continue_and_stream_survive_a_kill_at_every_commit_point() {
+    sweep(LONG, WorldLocation::File, KillPoints::All, KillsPerTrial::Once);
 }
 
 #[test]
@@ -143,6 +152,27 @@ mod on_postgres {
     fn runs_with_tokens_and_replies_survive_a_kill_at_some_commit_points() {
         throwaway::needs_postgres!();
         sweep(TOKENS, SERVER, SOME, KillsPerTrial::Once);
+    }
+
+    #[test]
+    fn runs_that_are_retried_survive_a_kill_at_some_commit_points() {
+        throwaway::needs_postgres!();
+        sweep(RETRIED, SERVER, SOME, KillsPerTrial::Once);
+    }
+
+    #[test]
+    fn runs_that_loop_continue_and_stream_survive_a_kill_at_some_commit_points() {
+        throwaway::needs_postgres!();
+        sweep(LONG, SERVER, SOME, KillsPerTrial::Once);
+    }
+
+    #[test]
+    #[ignore = "takes minutes: cargo xtask chaos --sweep --world postgres"]
+    fn every_point_of_runs_with_tokens_retries_loops_generations_and_streams() {
+        throwaway::needs_postgres!();
+        for program in [TOKENS, RETRIED, LONG] {
+            sweep(program, SERVER, KillPoints::All, KillsPerTrial::Once);
+        }
     }
 
     #[test]
@@ -272,6 +302,7 @@ impl KillPoints {
             (Self::All, KillsPerTrial::Once, COMPENSATING) => 30,
             (Self::All, KillsPerTrial::Once, RETRIED) => 25,
             (Self::All, KillsPerTrial::Once, TOKENS) => 8,
+            (Self::All, KillsPerTrial::Once, LONG) => 12,
             (Self::All, KillsPerTrial::Once, SEQUENTIAL) => 105,
             (Self::All, KillsPerTrial::Once, _) => 65,
         }
@@ -397,6 +428,7 @@ fn check_end(program: Program, end: &WorldSnapshot, effects: &[Effect]) {
         FAILING => failing_program::check_end(end),
         COMPENSATING => compensating_program::check_end(end, effects),
         RETRIED => retried_program::check_end(end),
+        LONG => long_program::check_end(end),
         _ => {}
     }
 }

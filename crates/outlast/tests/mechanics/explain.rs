@@ -1,7 +1,12 @@
 //! Explanations: one case per reason for a run's state, as data and as a sentence.
 
+use std::sync::Arc;
+
+use outlast::core::limits::SESSION_DEFAULT;
+use outlast::core::queue::default_queues;
+use outlast::core::{ClaimRequest, Code, Join, SessionId, SuspectRoom};
 use outlast::prelude::*;
-use outlast::{Because, Explanation, RunId, Status, StuckReason, Wait};
+use outlast::{Because, Explanation, RunId, Status, StuckReason, Timestamp, Wait};
 
 use super::test_engine::{SESSION, StepCalls, TestEngine, on_every_world};
 
@@ -17,6 +22,8 @@ on_every_world! {
     a_delayed_run_says_until_when,
     a_ready_run_waits_for_a_worker_with_room,
     a_woken_run_is_ready,
+    a_run_that_only_older_builds_could_continue_names_their_format,
+    a_run_that_an_older_build_holds_says_what_it_refuses,
     a_run_without_code_is_explained_with_the_joined_workers,
     a_run_without_any_worker_says_which_code_it_needs,
     a_run_of_a_crashed_worker_says_that_it_is_gone,
@@ -28,6 +35,9 @@ on_every_world! {
     a_payload_that_came_early_is_kept,
     an_explanation_is_json,
 }
+
+/// The session of a worker of an older build.
+const OLDER: SessionId = SessionId::from_bits(1);
 
 async fn explain(engine: &TestEngine, run: RunId) -> Explanation {
     let explanation = engine.client.explain(run).await.unwrap();
@@ -264,6 +274,61 @@ async fn a_ready_run_waits_for_a_worker_with_room(engine: TestEngine) {
     engine.steps.open("one");
     engine.steps.open("two");
     busy.output().await.unwrap();
+}
+
+/// A worker of an older build that serves `workflow`, without a process.
+async fn join_older(engine: &TestEngine, workflow: &str) -> ClaimRequest {
+    let code: Arc<[Code]> = [Code { workflow: workflow.into(), version: 1 }].into();
+    let (queues, build) = (default_queues(), Arc::<str>::from("old"));
+    let join = Join {
+        session: OLDER,
+        host: "old".into(),
+        pid: 1,
+        build: build.clone(),
+        code: code.clone(),
+        queues: queues.clone(),
+        time: SESSION_DEFAULT,
+        rules: 2,
+        format: 2,
+    };
+    engine.world.join(join).await.unwrap();
+    let (suspects, ends_overdue_from) = (SuspectRoom::Nothing, Timestamp::NEVER);
+    ClaimRequest { limit: 1, code, queues, build, format: 2, suspects, ends_overdue_from }
+}
+
+async fn a_run_that_only_older_builds_could_continue_names_their_format(engine: TestEngine) {
+    let worker = engine.worker(nap).await;
+    let run = engine.client.start(nap, ()).await.unwrap();
+    engine.settle().await;
+    run.pause().await.unwrap();
+    worker.stop().await.unwrap();
+    let request = join_older(&engine, "nap").await;
+    run.resume().await.unwrap();
+    assert!(engine.world.claim(OLDER, request).await.unwrap().claimed.is_empty());
+    let why = explain(&engine, run.id()).await;
+    let Because::NotReadable { format: 3, workers } = &why.because else { panic!("{why:?}") };
+    assert_eq!((workers.len(), workers[0].format), (1, 2));
+    assert_eq!(
+        why.sentence,
+        "It is ready, but the joined workers that have its code are of older builds, and cannot read format 3, which it needs \
+         (process 1 on old reads format 2). Deploy a build like the one that wrote it."
+    );
+    let _worker = engine.worker(nap).await;
+    engine.settle().await;
+    assert!(matches!(explain(&engine, run.id()).await.because, Because::Waits { .. }));
+}
+
+async fn a_run_that_an_older_build_holds_says_what_it_refuses(engine: TestEngine) {
+    let request = join_older(&engine, "nap").await;
+    let run = engine.client.start(nap, ()).await.unwrap();
+    assert_eq!(engine.world.claim(OLDER, request).await.unwrap().claimed.len(), 1);
+    let why = explain(&engine, run.id()).await;
+    assert!(matches!(why.because, Because::Held { .. }), "{why:?}");
+    assert!(
+        why.sentence.contains("Its build is older: until a newer one holds the run, it cannot be paused"),
+        "{why:?}"
+    );
+    assert!(run.pause().await.unwrap_err().is_conflict());
 }
 
 async fn a_woken_run_is_ready(engine: TestEngine) {

@@ -10,6 +10,8 @@ on_every_world! {
     runs_that_have_not_ended_are_kept_however_old,
     one_of_several_workers_prunes_and_another_takes_over,
     a_worker_without_retention_prunes_nothing,
+    a_workflow_has_a_retention_of_its_own,
+    only_the_named_workflow_is_deleted_without_a_general_retention,
 }
 
 #[workflow]
@@ -84,11 +86,64 @@ async fn a_worker_without_retention_prunes_nothing(engine: TestEngine) {
     assert!(is_there(&engine, run).await);
 }
 
+async fn slow_in(engine: &TestEngine, time: &str) -> RunId {
+    let run = engine.client.start(naps, time).await.unwrap();
+    engine.advance(time).await;
+    run.output().await.unwrap();
+    run.id()
+}
+
+#[workflow]
+async fn naps(ctx: Context, time: String) -> Result<(), Error> {
+    ctx.sleep(&*time).await
+}
+
+#[workflow]
+async fn audited(ctx: Context) -> Result<String, Error> {
+    ctx.note("audited").await
+}
+
+async fn a_workflow_has_a_retention_of_its_own(engine: TestEngine) {
+    let builder = engine.caching_builder().register((quick, naps, audited));
+    let builder = builder.retention("10d").retention_of("naps", "1d").retention_of("audited", "100d");
+    let _worker = builder.start().await.unwrap();
+    let audit = engine.client.start(audited, ()).await.unwrap();
+    audit.output().await.unwrap();
+    let other = completed(&engine).await;
+    let nap = slow_in(&engine, "1h").await;
+    let kept = slow_in(&engine, "1h").await;
+    engine.client.quarantine(kept).await.unwrap();
+    engine.advance("12h").await;
+    assert!(is_there(&engine, nap).await, "the time begins at the end of the run");
+    engine.advance("1d").await;
+    assert!(!is_there(&engine, nap).await && is_there(&engine, other).await);
+    assert!(is_there(&engine, kept).await, "a run in quarantine is never deleted");
+    engine.advance("10d").await;
+    assert!(!is_there(&engine, other).await && is_there(&engine, audit.id()).await);
+    engine.advance("90d").await;
+    assert!(!is_there(&engine, audit.id()).await && is_there(&engine, kept).await);
+}
+
+async fn only_the_named_workflow_is_deleted_without_a_general_retention(engine: TestEngine) {
+    let builder = engine.caching_builder().register((quick, naps)).retention_of("naps", "1d");
+    let _worker = builder.start().await.unwrap();
+    let other = completed(&engine).await;
+    let nap = slow_in(&engine, "1h").await;
+    engine.advance("1000d").await;
+    assert!(!is_there(&engine, nap).await && is_there(&engine, other).await);
+}
+
 #[tokio::test]
 async fn a_retention_that_makes_no_sense_is_refused() {
     let engine = TestEngine::memory().await;
     for (time, said) in [("0s", "`retention` is 0"), ("soon", "`soon`")] {
         let error = engine.caching_builder().register(quick).retention(time).start().await.unwrap_err();
+        assert!(error.message().contains(said), "{error}");
+    }
+    for (workflow, time, said) in [("quick", "0s", "the retention of `quick` is 0"), ("", "1d", "empty name")]
+    {
+        let builder = engine.caching_builder().register(quick).retention_of(workflow, time);
+        let error = builder.start().await.unwrap_err();
         assert!(error.message().contains(said), "{error}");
     }
 }

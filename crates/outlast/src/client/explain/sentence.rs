@@ -1,7 +1,7 @@
 //! Explanations in plain English: the state of the run, since when, and what to do.
 
 use outlast_core::duration::duration_text;
-use outlast_core::event::NEWER_BUILD;
+use outlast_core::event::{FORMAT, NEWER_BUILD};
 use outlast_core::limits::{CRASH_TRIAL, HOOK_BUFFER_MAX, QUEUE_DEFAULT, WAITS_SHOWN_MAX};
 use outlast_core::queue::step_of_workflow;
 use outlast_core::takeover::is_suspect;
@@ -71,14 +71,7 @@ fn cause(because: &Because, is_damaged: bool, now: Timestamp) -> String {
         Because::Delayed { until, workers } => {
             format!("It begins at {}.{}", moment_text(*until, now), no_worker_warning(*workers))
         }
-        Because::Held { worker, since, attempts } => {
-            format!(
-                "{} has held it since {}{}.",
-                describe_worker(worker),
-                moment_text(*since, now),
-                attempts_text(attempts)
-            )
-        }
+        Because::Held { worker, since, attempts } => held(worker, *since, attempts, now),
         Because::WorkerGone { place, expired_at, others, .. } => worker_gone(place, *expired_at, others, now),
         Because::Waits { workflow, version, queue, waits, kept, workers, failed_builds } => {
             let needed = needed(workflow, *version, queue);
@@ -90,6 +83,7 @@ fn cause(because: &Because, is_damaged: bool, now: Timestamp) -> String {
              `client.resume(run)` to retry with these builds.",
             list(&quoted(failed_builds))
         ),
+        Because::NotReadable { format, workers } => not_readable(*format, workers),
         Because::Ready { since, crashes, .. } if is_suspect(*crashes) => format!(
             "It has been ready since {}. Its worker crashed {crashes} times while it held this run, so workers take only a \
              few runs like it at a time, and it waits for one of those to finish.",
@@ -430,6 +424,32 @@ fn wait(waiting: &Waiting, now: Timestamp) -> String {
 
 fn describe_worker(worker: &JoinedWorker) -> String {
     format!("Worker {} (process {} on {}, build `{}`)", worker.session, worker.pid, worker.host, worker.build)
+}
+
+fn held(worker: &JoinedWorker, since: Timestamp, attempts: &[Attempting], now: Timestamp) -> String {
+    let (who, since, what) = (describe_worker(worker), moment_text(since, now), attempts_text(attempts));
+    format!("{who} has held it since {since}{what}.{}", older_build(worker))
+}
+
+fn not_readable(format: u32, workers: &[JoinedWorker]) -> String {
+    format!(
+        "It is ready, but the joined workers that have its code are of older builds, and cannot read format {format}, which \
+         it needs ({}). Deploy a build like the one that wrote it.",
+        list(&workers.iter().map(older_worker).collect::<Vec<_>>())
+    )
+}
+
+fn older_worker(worker: &JoinedWorker) -> String {
+    format!("process {} on {} reads format {}", worker.pid, worker.host, worker.format)
+}
+
+/// What a worker of an older build refuses for a run that it holds.
+fn older_build(worker: &JoinedWorker) -> &'static str {
+    if worker.format >= FORMAT {
+        return "";
+    }
+    " Its build is older: until a newer one holds the run, it cannot be paused, and gets no payload for a token and no request \
+     to compensate."
 }
 
 fn busy_worker(worker: &JoinedWorker) -> String {

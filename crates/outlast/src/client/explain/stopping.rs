@@ -1,13 +1,25 @@
 //! The request to stop a run, as part of an explanation.
 
-use outlast_core::{Event, MessageBody, RunView, TurnRecord};
+use outlast_core::{Event, MessageBody, RunView, Timestamp, TurnRecord};
+use serde::Serialize;
 
-use super::Stopping;
 use super::retried::{Retried, replayed_events};
 use crate::client::Client;
 use crate::error::Error;
 use crate::worker::read_all::read_inbox;
 use crate::worker::without_earlier_requests;
+
+/// A request to stop that a run has received.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Stopping {
+    /// The reason given in the request.
+    pub reason: String,
+    /// When the run was asked to stop.
+    pub at: Timestamp,
+    /// Whether the workflow has been notified and is cleaning up. Otherwise the request is still in the inbox.
+    pub is_told: bool,
+}
 
 impl Client {
     /// The request to stop a run: delivered, or still in its inbox.

@@ -148,7 +148,7 @@ fn poll_step_code(
     input: Payload,
     info: &Arc<AttemptInfo>,
 ) -> impl Future<Output = Result<Payload, StepError>> + Send + use<> {
-    let (step, mut arguments, mut running) = (info.step.clone(), Some((info.clone(), input)), None);
+    let (info, mut arguments, mut running) = (info.clone(), Some((info.clone(), input)), None);
     poll_fn(move |cx| {
         let poll = AssertUnwindSafe(|| {
             if let Some((info, input)) = arguments.take() {
@@ -156,11 +156,11 @@ fn poll_step_code(
             }
             running.as_mut().map_or(Poll::Pending, |running| running.as_mut().poll(cx))
         });
-        let (polled, misuse) = polling::attempt(|| catch_unwind(poll));
+        let (polled, misuse) = polling::attempt(info.clone(), || catch_unwind(poll));
         if let Some(Misuse::Context(did)) = misuse {
             // Dropping values of the step's code may panic.
             let _ = catch_unwind(AssertUnwindSafe(|| drop(running.take())));
-            return Poll::Ready(Err(StepError::context_used(used_in_step(&step, &did))));
+            return Poll::Ready(Err(StepError::context_used(used_in_step(&info.step, &did))));
         }
         polled.unwrap_or_else(|panic| Poll::Ready(Err(panicked(&*panic))))
     })

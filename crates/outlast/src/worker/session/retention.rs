@@ -3,12 +3,16 @@
 //! Of all workers with this setting, only the one with the oldest session deletes. A worker announces the setting when
 //! it joins. It scans all old runs periodically, in small batches, and pauses longer than it works, so that it does not
 //! slow down other work.
+//!
+//! Runs that are old enough whatever their workflow is are deleted in batches. The others, if workflows have times of their
+//! own, are listed and deleted one by one.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::paging::millis_of;
-use outlast_core::{Code, RunId, Timestamp, WorldError};
+use outlast_core::{BuiltInRuns, Code, ListOrder, Page, QueuedSteps, RunId, RunQuery, Timestamp, WorldError};
 
 use super::Session;
 use crate::clock::{monotonic, pause};
@@ -31,15 +35,58 @@ const SCAN_INTERVAL_MAX: Duration = Duration::from_secs(3_600);
 /// future is kept longer, until its id is old enough.
 const ID_CLOCK_SKEW: Duration = Duration::from_secs(24 * 3_600);
 
+/// How long runs are kept after their end.
+#[derive(Clone, Debug, Default)]
+pub(in crate::worker) struct RetentionTimes {
+    /// Of workflows without a time of their own; forever if `None`.
+    pub(in crate::worker) others: Option<Duration>,
+    /// Of these workflows.
+    pub(in crate::worker) of_workflow: BTreeMap<Arc<str>, Duration>,
+}
+
+impl RetentionTimes {
+    fn all(&self) -> impl Iterator<Item = Duration> {
+        self.of_workflow.values().copied().chain(self.others)
+    }
+
+    /// Whether all runs are kept forever.
+    pub(in crate::worker) fn is_endless(&self) -> bool {
+        self.all().next().is_none()
+    }
+
+    /// The time after which a run is deleted whatever its workflow is.
+    fn of_all(&self) -> Option<Duration> {
+        self.others.and(self.all().max())
+    }
+
+    fn of(&self, workflow: &str) -> Option<Duration> {
+        self.of_workflow.get(workflow).copied().or(self.others)
+    }
+
+    /// The time between two scans.
+    fn scan_interval(&self) -> Duration {
+        let shortest = self.all().min().unwrap_or(Duration::MAX);
+        (shortest / SCANS_PER_RETENTION).clamp(SCAN_INTERVAL_MIN, SCAN_INTERVAL_MAX)
+    }
+
+    /// The lists of runs that may be deleted earlier than all others: of which workflow, and how long these are kept.
+    fn shorter(&self) -> Vec<(Option<Arc<str>>, Duration)> {
+        let of_all = self.of_all().unwrap_or(Duration::MAX);
+        let named = self.of_workflow.iter().map(|(workflow, time)| (Some(workflow.clone()), *time));
+        let others = self.others.map(|time| (None, time));
+        named.chain(others).filter(|(_, time)| *time < of_all).collect()
+    }
+}
+
 /// Adds the announcement of retention to the code of a worker.
 pub(in crate::worker) fn with_retention(code: Arc<[Code]>) -> Arc<[Code]> {
     let retention = Code { workflow: RETENTION.into(), version: 1 };
     code.iter().cloned().chain([retention]).collect()
 }
 
-/// Periodically deletes runs that ended longer than `time` ago, until the session ends.
-pub(in crate::worker) async fn delete_old_runs(session: Arc<Session>, time: Duration) {
-    let interval = (time / SCANS_PER_RETENTION).clamp(SCAN_INTERVAL_MIN, SCAN_INTERVAL_MAX);
+/// Periodically deletes runs that ended longer ago than they are kept, until the session ends.
+pub(in crate::worker) async fn delete_old_runs(session: Arc<Session>) {
+    let interval = session.settings.retention.scan_interval();
     let mut next = session.joined_at.plus(interval);
     loop {
         let _busy = tokio::select! {
@@ -48,17 +95,17 @@ pub(in crate::worker) async fn delete_old_runs(session: Arc<Session>, time: Dura
             () = session.lost.cancelled() => return,
             busy = session.clock.sleep_until(next) => busy,
         };
-        let before = session.clock.now().minus(time);
+        let now = session.clock.now();
         let deleted = tokio::select! {
             biased;
             () = session.stopping.cancelled() => return,
             () = session.lost.cancelled() => return,
-            deleted = delete_ended_before(&session, before) => deleted,
+            deleted = delete_old(&session, now) => deleted,
         };
         match deleted {
             Ok(0) => {}
             Ok(runs) => {
-                tracing::info!(session = %session.id, runs, %before, "deleted {runs} runs that ended before {before}")
+                tracing::info!(session = %session.id, runs, "deleted {runs} runs that ended long ago")
             }
             Err(error) => {
                 tracing::warn!(session = %session.id, %error, "old runs were not deleted; retrying later")
@@ -68,14 +115,26 @@ pub(in crate::worker) async fn delete_old_runs(session: Arc<Session>, time: Dura
     }
 }
 
-/// Deletes all runs that ended before a time, if this worker is the one that deletes. Returns the number of deleted
-/// runs.
-async fn delete_ended_before(session: &Session, before: Timestamp) -> Result<u64, WorldError> {
-    let mut deleted = 0;
+/// Deletes all runs that have been kept for long enough, if this worker is the one that deletes. Returns the number of
+/// deleted runs.
+async fn delete_old(session: &Session, now: Timestamp) -> Result<u64, WorldError> {
+    let times = &session.settings.retention;
     if !is_oldest(session).await? {
-        return Ok(deleted);
+        return Ok(0);
     }
-    let mut after = None;
+    let mut deleted = 0;
+    if let Some(time) = times.of_all() {
+        deleted += prune(session, now.minus(time)).await?;
+    }
+    for (workflow, time) in times.shorter() {
+        deleted += delete_listed(session, workflow, now, time).await?;
+    }
+    Ok(deleted)
+}
+
+/// Deletes all runs that ended before a time.
+async fn prune(session: &Session, before: Timestamp) -> Result<u64, WorldError> {
+    let (mut deleted, mut after) = (0, None);
     loop {
         let began = monotonic();
         let pruned = session.world.prune(before, after, BATCH_RUNS).await?;
@@ -84,9 +143,56 @@ async fn delete_ended_before(session: &Session, before: Timestamp) -> Result<u64
         if after.is_none() {
             return Ok(deleted);
         }
-        if !session.clock.is_virtual() {
-            pause((monotonic() - began) * PAUSE_FACTOR).await;
+        pause_after_batch(session, began).await;
+    }
+}
+
+async fn pause_after_batch(session: &Session, began: Duration) {
+    if !session.clock.is_virtual() {
+        pause((monotonic() - began) * PAUSE_FACTOR).await;
+    }
+}
+
+/// Deletes the runs of a workflow, or of all workflows, that ended longer than `time` ago and are not kept longer.
+async fn delete_listed(
+    session: &Session,
+    workflow: Option<Arc<str>>,
+    now: Timestamp,
+    time: Duration,
+) -> Result<u64, WorldError> {
+    let times = &session.settings.retention;
+    let mut query = RunQuery {
+        workflow,
+        ended_before: Some(now.minus(time)),
+        queued_steps: QueuedSteps::Listed,
+        built_in: BuiltInRuns::Listed,
+        order: ListOrder::OldestFirst,
+        limit: BATCH_RUNS,
+        ..RunQuery::default()
+    };
+    let mut deleted = 0;
+    loop {
+        let began = monotonic();
+        let Page { runs, next, .. } = session.world.runs(query.clone()).await?;
+        for run in runs.iter().filter(|run| !run.marks.is_quarantined()) {
+            let is_kept = times.of(&run.workflow).is_none_or(|kept| kept > time);
+            if !is_kept && delete(session, run.id).await? {
+                deleted += 1;
+            }
         }
+        query.after = next;
+        if query.after.is_none() {
+            return Ok(deleted);
+        }
+        pause_after_batch(session, began).await;
+    }
+}
+
+/// Deletes a run. Returns false if it has been deleted meanwhile, or must not be deleted yet.
+async fn delete(session: &Session, run: RunId) -> Result<bool, WorldError> {
+    match session.world.delete(run).await {
+        Err(WorldError::NotFound(_) | WorldError::Conflict(_)) => Ok(false),
+        deleted => deleted.map(|()| true),
     }
 }
 
