@@ -98,8 +98,8 @@ pub use stream::{
 };
 pub use time::{Busy, Clock, Timestamp, TimestampOutOfRange};
 pub use token::{
-    CarriedToken, FreedToken, InvalidTokenHash, NewToken, SignatureTerms, StoredToken,
-    TokenChanges, TokenHash, TokenOwner, TokenView, WebhookReply, WebhookResponse, WebhookTerms,
+    CarriedToken, FreedToken, InvalidTokenHash, NewToken, SignatureTerms, StoredToken, TokenChanges,
+    TokenHash, TokenOwner, TokenView, WebhookReply, WebhookResponse, WebhookTerms,
 };
 pub use transaction::{OutcomeSlot, Transacted};
 pub use turn::{Committed, HeldRun, NewChild, Outbox, Then, Turn};

@@ -378,12 +378,16 @@ mod tests {
     fn a_reply_cannot_change_what_browsers_think_of_the_server() {
         let plain = WebhookReply::new(200, "ok").header("Content-Type", "text/plain").header("X-Trace", "1");
         assert_eq!(plain.problem(), None);
-        for name in ["set-cookie", "access-control-allow-origin", "content-length", "x-frame-options", "x-a b", ""] {
+        for name in
+            ["set-cookie", "access-control-allow-origin", "content-length", "x-frame-options", "x-a b", ""]
+        {
             let problem = WebhookReply::new(200, "").header(name, "1").problem().unwrap();
             assert!(problem.contains(name), "{problem}");
         }
         assert!(plain.clone().header("x-trace", "a\r\nset-cookie: b").problem().is_some());
-        assert!(WebhookReply::new(199, "").problem().is_some() && WebhookReply::new(600, "").problem().is_some());
+        assert!(
+            WebhookReply::new(199, "").problem().is_some() && WebhookReply::new(600, "").problem().is_some()
+        );
         assert!(WebhookReply::new(200, "a".repeat(WEBHOOK_REPLY_BYTES_MAX + 1)).problem().is_some());
     }
 
@@ -395,7 +399,8 @@ mod tests {
         };
         assert!(methods(&[]).allows("POST") && !methods(&[]).allows("GET"));
         assert!(methods(&["GET"]).allows("GET") && !methods(&["GET"]).allows("POST"));
-        let known = WebhookTerms { public_url: Some("https://a.example/b".into()), ..WebhookTerms::default() };
+        let known =
+            WebhookTerms { public_url: Some("https://a.example/b".into()), ..WebhookTerms::default() };
         assert_eq!(known.url("t").as_deref(), Some("https://a.example/b/webhooks/t"));
         assert_eq!(methods(&[]).url("t"), None);
     }

@@ -7,8 +7,8 @@ const GROUPS: [(&str, &[&str]); 4] = [
     (
         "Runs",
         &[
-            "start", "list", "show", "explain", "watch", "send", "run", "stream", "hook", "failure", "bulk",
-            "schedule",
+            "start", "list", "show", "explain", "watch", "send", "ask", "run", "stream", "hook", "failure",
+            "bulk", "schedule",
         ],
     ),
     ("Serve and work", &["dev", "serve", "access", "audit", "worker", "mcp", "check"]),

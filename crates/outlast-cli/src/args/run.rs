@@ -251,9 +251,6 @@ pub(crate) struct RestartArgs {
 
 /// A payload for a hook or a token.
 #[derive(Clone, Debug, Args)]
-#[command(
-    override_usage = "outlast send [OPTIONS] <RUN> <HOOK> [PAYLOAD]\n       outlast send [OPTIONS] --token <TOKEN> [PAYLOAD]"
-)]
 pub(crate) struct SendArgs {
     #[command(flatten)]
     pub(crate) to: PayloadArgs,
@@ -261,9 +258,6 @@ pub(crate) struct SendArgs {
 
 /// A payload whose sender waits for the reply.
 #[derive(Clone, Debug, Args)]
-#[command(
-    override_usage = "outlast ask [OPTIONS] <RUN> <HOOK> [PAYLOAD]\n       outlast ask [OPTIONS] --token <TOKEN> [PAYLOAD]"
-)]
 pub(crate) struct AskArgs {
     #[command(flatten)]
     pub(crate) to: PayloadArgs,

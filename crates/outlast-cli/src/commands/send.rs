@@ -1,6 +1,6 @@
 //! `send` and `ask`: a payload for a hook or a token, and its reply.
 
-use outlast::{IntoDuration, RunId};
+use outlast::IntoDuration;
 use outlast_api::{SendRequest, SentJson};
 
 use super::CommandContext;
@@ -9,12 +9,13 @@ use crate::args::{AskArgs, PayloadArgs, SendArgs};
 use crate::exit::{CommandError, Exit};
 use crate::naming::find_run;
 use crate::output::ids::short_id;
+use crate::output::json::pretty_raw;
 use crate::output::one_line;
 
 /// Where a payload goes.
 enum SendTarget {
-    Hook(RunId, String),
-    Token(String),
+    Hook(String),
+    Token,
 }
 
 /// Sends a payload.
@@ -26,7 +27,7 @@ pub(super) async fn send(context: &CommandContext, args: &SendArgs) -> Result<Ex
         let run = short_id(console.error_look, sent.run.id);
         let delivery = one_line(&sent.delivery);
         match target {
-            SendTarget::Hook(_, hook) => {
+            SendTarget::Hook(hook) => {
                 let waits = &sent.run.waits;
                 let is_awaited =
                     waits.iter().any(|wait| wait.on == "hook" && wait.name.as_deref() == Some(&hook));
@@ -34,10 +35,10 @@ pub(super) async fn send(context: &CommandContext, args: &SendArgs) -> Result<Ex
                 let kept = if is_kept { "; it is kept until the run asks for it" } else { "" };
                 console.message(format!("{delivery} to hook {} of {run}{kept}", one_line(&hook)));
             }
-            SendTarget::Token(_) if sent.delivery == "closed" => {
+            SendTarget::Token if sent.delivery == "closed" => {
                 console.message(format!("{run} has closed the token or has ended; nothing was sent"));
             }
-            SendTarget::Token(_) => console.message(format!("{delivery} to {run}")),
+            SendTarget::Token => console.message(format!("{delivery} to {run}")),
         }
     }
     Ok(if sent.delivery == "closed" { Exit::Conflict } else { Exit::Done })
@@ -70,7 +71,7 @@ pub(super) async fn ask(context: &CommandContext, args: &AskArgs) -> Result<Exit
         }
         (_, _, Some(reply)) => {
             if console.is_for_people() {
-                console.lines([one_line(reply.get())])?;
+                console.line(pretty_raw(reply))?;
             }
             Ok(Exit::Done)
         }
@@ -101,12 +102,12 @@ async fn post(
         (Some((run, hook)), _) => {
             let run = find_run(&*surface, run).await?;
             let sent = surface.send(run, hook, request).await?;
-            Ok((SendTarget::Hook(run, hook.clone()), sent))
+            Ok((SendTarget::Hook(hook.clone()), sent))
         }
         (None, token) => {
             let token = token.unwrap_or_default().trim().to_owned();
             let sent = surface.send_to_token(&token, request).await?;
-            Ok((SendTarget::Token(token), sent))
+            Ok((SendTarget::Token, sent))
         }
     }
 }

@@ -19,7 +19,8 @@ const GENERATED_TOKEN_DIGITS: usize = 64;
 /// generated token.
 pub fn hidden_token(token: &str) -> Arc<str> {
     let hash = TokenHash::of(token).to_string();
-    format!("hidden-{}", &hash[..GENERATED_TOKEN_PREFIX.len() + GENERATED_TOKEN_DIGITS - "hidden-".len()]).into()
+    format!("hidden-{}", &hash[..GENERATED_TOKEN_PREFIX.len() + GENERATED_TOKEN_DIGITS - "hidden-".len()])
+        .into()
 }
 
 /// A text in which each generated token is replaced by the text that [stands for](hidden_token) it; `None` if there is none.
@@ -29,11 +30,14 @@ pub fn without_generated_tokens(text: &[u8]) -> Option<Vec<u8>> {
     let prefix = GENERATED_TOKEN_PREFIX.as_bytes();
     let mut changed: Option<Vec<u8>> = None;
     let mut from = 0;
-    while let Some(found) = text.get(from..).and_then(|rest| rest.windows(prefix.len()).position(|part| part == prefix)) {
+    while let Some(found) =
+        text.get(from..).and_then(|rest| rest.windows(prefix.len()).position(|part| part == prefix))
+    {
         let begin = from + found;
         let end = begin + prefix.len() + GENERATED_TOKEN_DIGITS;
         let token = text.get(begin..end).and_then(|token| std::str::from_utf8(token).ok());
-        let token = token.filter(|token| token[prefix.len()..].bytes().all(|digit| digit.is_ascii_hexdigit()));
+        let token =
+            token.filter(|token| token[prefix.len()..].bytes().all(|digit| digit.is_ascii_hexdigit()));
         from = begin + prefix.len();
         if let Some(token) = token {
             let changed = changed.get_or_insert_with(|| text.to_vec());
@@ -80,9 +84,13 @@ mod tests {
     #[test]
     fn generated_tokens_are_found_in_texts() {
         let token = |digit: &str| format!("{GENERATED_TOKEN_PREFIX}{}", digit.repeat(GENERATED_TOKEN_DIGITS));
-        let hidden = |text: &str| String::from_utf8(without_generated_tokens(text.as_bytes()).unwrap()).unwrap();
-        let text = format!("{{\"url\":\"https://a/webhooks/{}\",\"other\":\"olt_{}\"}}", token("a"), token("b"));
-        let expected = text.replace(&token("a"), &hidden_token(&token("a"))).replace(&token("b"), &hidden_token(&token("b")));
+        let hidden =
+            |text: &str| String::from_utf8(without_generated_tokens(text.as_bytes()).unwrap()).unwrap();
+        let text =
+            format!("{{\"url\":\"https://a/webhooks/{}\",\"other\":\"olt_{}\"}}", token("a"), token("b"));
+        let expected = text
+            .replace(&token("a"), &hidden_token(&token("a")))
+            .replace(&token("b"), &hidden_token(&token("b")));
         assert_eq!(hidden(&text), expected);
         assert_eq!(hidden_token(&token("a")).len(), token("a").len());
         for text in ["", "olt_", "olt_ab", &format!("olt_{}", "x".repeat(64)), &token("a")[1..]] {

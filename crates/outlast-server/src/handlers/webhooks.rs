@@ -176,14 +176,17 @@ async fn reply(state: &AppState, accepted: AcceptedWebhook) -> WebhookReply {
     }
     let Ok(_permit) = state.held_webhooks.try_acquire() else { return AcceptedWebhook::stored_reply() };
     let waited = tokio::select! {
-        reply = accepted.reply() => reply,
-        () = tokio::time::sleep(WEBHOOK_RESPOND_TIME) => return AcceptedWebhook::stored_reply(),
+        reply = tokio::time::timeout(WEBHOOK_RESPOND_TIME, accepted.reply()) => reply,
         () = state.config.shutdown.cancelled() => return AcceptedWebhook::stored_reply(),
     };
-    waited.unwrap_or_else(|error| {
-        tracing::warn!(%error, "the response of a workflow to a webhook cannot be read");
-        AcceptedWebhook::stored_reply()
-    })
+    match waited {
+        Ok(Ok(reply)) => reply,
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "the response of a workflow to a webhook cannot be read");
+            AcceptedWebhook::stored_reply()
+        }
+        Err(_) => AcceptedWebhook::stored_reply(),
+    }
 }
 
 fn response_of(reply: WebhookReply) -> Response {

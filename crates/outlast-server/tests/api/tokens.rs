@@ -124,6 +124,7 @@ async fn readers_never_see_a_generated_token_and_operators_see_the_url() {
         "/operations?payloads=full",
         "/operations/0",
         "/operations/1",
+        "/operations/2",
         "/events?payloads=full",
         "/export",
         "/explain",
@@ -145,7 +146,7 @@ async fn readers_never_see_a_generated_token_and_operators_see_the_url() {
     let expected =
         json!({ "methods": ["POST", "PUT"], "secret": "bank", "response": "accepted", "url": url });
     assert_eq!(hook, expected);
-    assert_eq!(get(1, &format!("/api/runs/{run}/operations/1")).await.json()["webhook"], expected);
+    assert_eq!(get(1, &format!("/api/runs/{run}/operations/2")).await.json()["webhook"], expected);
     assert_eq!(get(1, &format!("/api/runs/{run}/state")).await.json()["state"]["json"], url);
     api.stop().await;
 }

@@ -79,7 +79,7 @@ fn strict() -> Config {
 
 /// Starts a run, and waits until it holds the token.
 async fn open(api: &Api, workflow: &str, token: &str) -> RunId {
-    let run = api.client.start_json(workflow, 1, &json!(token).to_string()).await.unwrap().id();
+    let run = api.client.start_json(workflow, 1, json!(token).to_string()).await.unwrap().id();
     while api.client.token(token).await.unwrap().is_none_or(|view| view.run != run) {
         tokio::task::yield_now().await;
     }

@@ -28,6 +28,9 @@ use super::operation_table::{Op, OpKind, OperationTable, Phase};
 use super::state::{RunState, wake_all};
 use crate::ids;
 
+/// The name of the recorded value that is the public URL of the worker.
+const PUBLIC_URL: &str = "outlast:public_url";
+
 /// A token that the workflow has requested.
 pub(super) struct TokenOp {
     name: Arc<str>,
@@ -95,8 +98,7 @@ impl TokenOp {
         &self.name
     }
 
-    /// What the operation completes with: the token, and for a webhook also the recorded public URL, which the workflow
-    /// may use.
+    /// What the operation completes with: the token, and for a webhook also the recorded public URL.
     fn outcome(&self) -> Payload {
         let outcome = match &self.webhook {
             None => Payload::json(&*self.token),
@@ -139,16 +141,10 @@ impl OperationTable {
 
     /// Replaces the parameters of a request with the recorded ones.
     pub(super) fn apply_recorded_token(&mut self, recorded: &TokenRequested) {
-        let Some(Op { kind: OpKind::Token(token), phase, .. }) = self.ops.get_mut(recorded.op) else {
-            return;
-        };
+        let Some(Op { kind: OpKind::Token(token), .. }) = self.ops.get_mut(recorded.op) else { return };
         token.token = recorded.token.clone();
         token.keep_for = recorded.keep_for;
         token.webhook = recorded.webhook.clone();
-        // The request of a generated token has ended already, and the workflow was not polled since.
-        if let Phase::Ended(Ok(outcome)) = phase {
-            *outcome = token.outcome();
-        }
     }
 
     /// Ends a request: the run holds its token. Returns false when there is no such request.
@@ -277,8 +273,15 @@ impl RunState {
             },
         };
         let metadata = metadata.map(|plain| plain.and_then(|plain| self.apply_codec(plain)));
-        let public_url = self.public_url.get().map(|url| url.to_string());
-        let webhook = webhook.map(|terms| Arc::new(WebhookTerms { public_url, ..terms }));
+        let mut webhook = webhook;
+        if let Some(terms) =
+            webhook.as_mut().filter(|_| problem.is_none() && (!self.is_refusing() || is_shielded))
+        {
+            // A value of its own, because the workflow may use it before the request is compared with the recorded one.
+            let public_url = || self.public_url.get().map(|url| url.to_string());
+            terms.public_url = self.record_built_in(PUBLIC_URL, public_url).unwrap_or_default();
+        }
+        let webhook = webhook.map(Arc::new);
         let (name, token) = (name.into(), token.into());
         let requested = TokenOp { name, token, is_generated, metadata, webhook, keep_for };
         let op = self.table.lock().create(OpKind::Token(Box::new(requested)), problem, is_shielded);

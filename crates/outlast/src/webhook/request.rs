@@ -73,7 +73,7 @@ impl WebhookRequest {
         &self.method
     }
 
-    /// Returns the part of the path that follows the token, without a slash at its beginning, as it was sent.
+    /// Returns the part of the path that follows the token, without a slash at its beginning, with `%…` decoded.
     pub fn path(&self) -> &str {
         &self.path
     }

@@ -164,6 +164,7 @@ static TOOLS: [Tool; 8] = [
                 "hook": text("The hook"),
                 "payload": { "description": "The payload" },
                 "key": text("A key: a payload with the same key is delivered once"),
+                "reply_within": text("How long to wait for the reply of the run, such as 10s"),
             })
         },
         required: &["run", "hook"],
