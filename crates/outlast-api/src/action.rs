@@ -29,6 +29,8 @@ pub enum Action {
     Retry,
     /// Start a new run with the input of another.
     Restart,
+    /// Start a new run with the events of another one before a cut.
+    Fork,
     /// Protect a run from deletion and bulk actions.
     Quarantine,
     /// End the quarantine of a run.
@@ -63,7 +65,7 @@ pub enum Action {
 
 impl Action {
     /// All actions.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Start,
         Self::StartBatch,
         Self::Send,
@@ -74,6 +76,7 @@ impl Action {
         Self::Wake,
         Self::Retry,
         Self::Restart,
+        Self::Fork,
         Self::Quarantine,
         Self::Release,
         Self::Delete,
@@ -104,6 +107,7 @@ impl Action {
             Self::Wake => "wake",
             Self::Retry => "retry",
             Self::Restart => "restart",
+            Self::Fork => "fork",
             Self::Quarantine => "quarantine",
             Self::Release => "release",
             Self::Delete => "delete",

@@ -50,6 +50,7 @@ mod world;
 
 mod bulk;
 mod control;
+mod fork;
 mod retry;
 mod send;
 mod start;
@@ -73,6 +74,7 @@ pub use event::{EventFilter, EventJson, EventOrder};
 pub use explanation::ExplanationJson;
 pub use failure::{FailedCompensationJson, FailureJson};
 pub use failure_group::{FailureDetailJson, FailureFilter, FailureGroupJson, FailureListJson};
+pub use fork::{ForkPlanJson, ForkRequest, PlannedOutputJson};
 pub use hook::{HookFilter, OpenHookJson};
 pub use live::{ByeJson, EndJson, GoneJson, HelloJson, LiveFilter, LiveTopic, ResetJson, RestartedJson};
 pub use operation::{AttemptJson, OperationFilter, OperationJson, RejectionJson};

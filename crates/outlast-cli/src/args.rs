@@ -17,8 +17,8 @@ pub(crate) use self::filter::{FilterArgs, ListArgs};
 pub(crate) use self::groups::grouped_help;
 pub(crate) use self::reading::{FailureCommand, HookCommand, HookListArgs};
 pub(crate) use self::run::{
-    ControlArgs, EventsArgs, ExportArgs, OutputArgs, RestartArgs, RetryArgs, RunCommand, SendArgs, ShowArgs,
-    StartArgs, StepsArgs, StreamCommand, TailArgs, WakeArgs,
+    ControlArgs, EventsArgs, ExportArgs, ForkArgs, OutputArgs, RestartArgs, RetryArgs, RunCommand, SendArgs,
+    ShowArgs, StartArgs, StepsArgs, StreamCommand, TailArgs, WakeArgs,
 };
 pub(crate) use self::schedule::{
     BackfillArgs, DefinitionArgs, FiringsArgs, PreviewArgs, ScheduleCommand, ScheduleCreateArgs,

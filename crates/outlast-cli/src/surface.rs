@@ -14,11 +14,12 @@ use outlast_api::{
     BackfillRequest, BackfilledJson, BatchJson, BatchRequest, BulkJson, BulkPreview, BulkRequest,
     BulkStopRequest, CancelRequest, ChildrenJson, ChunkFilter, ChunkListJson, ControlledJson, CountsJson,
     EventFilter, EventJson, ExplanationJson, FailureDetailJson, FailureFilter, FailureListJson, FiringJson,
-    HookFilter, ItemPage, OpenHookJson, OperationFilter, OperationJson, OutputJson, PageRequest,
-    PauseRequest, Problem, PruneRequest, PrunedJson, ResolveJson, RestartRequest, RetryRunRequest, RunFilter,
-    RunJson, ScheduleControlledJson, ScheduleDefinition, ScheduleFilter, ScheduleJson, SchedulePauseRequest,
-    SchedulesControlledJson, SchedulesRequest, SendRequest, SentJson, StartRequest, StartedJson, StateJson,
-    StreamListJson, TerminateRequest, WakeRequest, WorkerListJson, WorkflowListJson, WorldJson,
+    ForkPlanJson, ForkRequest, HookFilter, ItemPage, OpenHookJson, OperationFilter, OperationJson,
+    OutputJson, PageRequest, PauseRequest, Problem, PruneRequest, PrunedJson, ResolveJson, RestartRequest,
+    RetryRunRequest, RunFilter, RunJson, ScheduleControlledJson, ScheduleDefinition, ScheduleFilter,
+    ScheduleJson, SchedulePauseRequest, SchedulesControlledJson, SchedulesRequest, SendRequest, SentJson,
+    StartRequest, StartedJson, StateJson, StreamListJson, TerminateRequest, WakeRequest, WorkerListJson,
+    WorkflowListJson, WorldJson,
 };
 
 pub use self::connection::RemoteError;
@@ -86,6 +87,12 @@ pub trait Surface: fmt::Debug + Send + Sync {
 
     /// Starts a new run with the workflow and input of another.
     async fn restart(&self, run: RunId, request: &RestartRequest) -> Result<RunJson, Problem>;
+
+    /// Starts a new run with the events of another before a cut.
+    async fn fork(&self, run: RunId, request: &ForkRequest) -> Result<RunJson, Problem>;
+
+    /// What such a fork would do.
+    async fn fork_plan(&self, run: RunId, request: &ForkRequest) -> Result<ForkPlanJson, Problem>;
 
     /// Deletes a run that has ended.
     async fn delete(&self, run: RunId) -> Result<(), Problem>;

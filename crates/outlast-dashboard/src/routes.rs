@@ -51,6 +51,7 @@ pub fn router(service: Service, config: DashboardConfig) -> Router {
         .route("/runs/{id}/data", get(run_tabs::data))
         .route("/runs/{id}/children", get(run_tabs::children))
         .route("/runs/{id}/export", get(run_tabs::export))
+        .route("/runs/{id}/fork", get(actions::ask_fork).post(actions::fork))
         .route("/runs/{id}/send", get(actions::ask_payload).post(actions::send))
         .route("/search", get(search::search))
         .route("/failures", get(failures::show))

@@ -12,7 +12,7 @@ use outlast_core::time::event_or_time;
 use outlast_core::world::Answers;
 use outlast_core::{
     Beat, Busy, ChangeSignal, ClaimRequest, Clock, Committed, Counts, Delivered, Description, Effects, Ended,
-    FailureQuery, FlagCounts, HeartbeatDetails, HeldRun, Join, MarkCounts, Marks, Message, MessageId,
+    FailureQuery, FlagCounts, Fork, HeartbeatDetails, HeldRun, Join, MarkCounts, Marks, Message, MessageId,
     NewMessage, Page, Pruned, QuarantineChange, Reopen, Report, RunId, RunQuery, RunView, RunWatch,
     RunWatchers, Sent, SessionId, Start, Started, StateView, StoredReply, StreamPage, StreamView,
     StreamWrite, StreamWritten, Timestamp, TokenHash, TokenView, Turn, TurnRecord, Waiters, Work, WorkerView,
@@ -229,6 +229,10 @@ impl World for MemoryWorld {
 
     async fn reopen(&self, reopen: Reopen) -> Result<Sent, WorldError> {
         self.change(|state, now, notifications| state.reopen(reopen, now, notifications))
+    }
+
+    async fn fork(&self, fork: Fork) -> Result<Started, WorldError> {
+        self.change(|state, now, notifications| state.fork(fork, now, notifications))
     }
 
     async fn write_chunks(&self, session: SessionId, writes: Vec<StreamWrite>) -> Answers<StreamWritten> {

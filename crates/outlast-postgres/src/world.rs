@@ -13,7 +13,7 @@ use outlast_core::time::event_or_time;
 use outlast_core::turn::HeldRun;
 use outlast_core::world::Answers;
 use outlast_core::{
-    Beat, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, FailureQuery, FlagCounts,
+    Beat, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, FailureQuery, FlagCounts, Fork,
     HeartbeatDetails, Join, MarkCounts, Marks, Message, MessageId, NewMessage, OutcomeSlot, Page, Pruned,
     QuarantineChange, Reopen, Report, RunId, RunQuery, RunView, RunWatch, Sent, SessionId, Start, Started,
     StateView, StoredReply, StreamPage, StreamView, StreamWrite, StreamWritten, Timestamp, TokenHash,
@@ -527,6 +527,13 @@ impl World for PostgresWorld {
         let sent = write::reopen::reopen(&self.database, &self.time, &reopen).await?;
         self.subscribers.publish_work();
         Ok(sent)
+    }
+
+    async fn fork(&self, fork: Fork) -> Result<Started, WorldError> {
+        let _busy = self.clock.busy();
+        let started = write::fork::fork(&self.database, &self.time, &fork).await?;
+        self.subscribers.publish_work();
+        Ok(started)
     }
 
     async fn blocked_by(&self, run: RunId) -> Result<Option<String>, WorldError> {

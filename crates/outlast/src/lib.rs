@@ -78,11 +78,11 @@ mod testing;
 pub use outlast_core as core;
 pub use outlast_core::{
     AttemptId, AttemptView, Binary, ChunkKind, ChunkOrigin, Codec, Counts, EndPlan, EndStep, ErrorClass,
-    FailedCompensation, FailureKind, FailureQuery, FailureStrategy, FlagCounts, FlagFilter, Headers,
-    IntoDuration, ListOrder, MarkCounts, Marks, MessageId, OpNumber, OperationKind, OperationStatus,
-    OperationView, Page, ParentEnd, Payload, PayloadError, PlannedOperation, Policy, Rejection, Retry,
-    RetryPlan, RunEnd, RunFailure, RunId, RunQuery, RunView, Status, StreamView, Stuck, StuckReason, Tags,
-    Timestamp, TimestampOutOfRange, Wait, WorkerView, World, WorldError,
+    FailedCompensation, FailureKind, FailureQuery, FailureStrategy, FlagCounts, FlagFilter, ForkPlan,
+    Headers, IntoDuration, ListOrder, MarkCounts, Marks, MessageId, OpNumber, OperationKind, OperationStatus,
+    OperationView, Page, ParentEnd, Payload, PayloadError, PlannedOperation, PlannedOutput, Policy,
+    Rejection, Retry, RetryPlan, RunEnd, RunFailure, RunId, RunQuery, RunView, Status, StreamView, Stuck,
+    StuckReason, Tags, Timestamp, TimestampOutOfRange, Wait, WorkerView, World, WorldError,
 };
 pub use outlast_macros::{select, step, workflow};
 pub use outlast_memory::MemoryWorld;
@@ -117,8 +117,8 @@ pub use bulk::{BulkProblem, BulkProgress, BulkState, BulkStop};
 pub use client::{
     AskCall, Attempting, Because, Bulk, BulkCall, BulkHandle, BulkRefusal, Cancel, Chunk, ChunkPage, Client,
     Compensating, ComputedSchedule, ConfirmedSchedule, Controlled, DurableBulkCall, EventView, EventsCall,
-    Explanation, JoinedWorker, KeyedRun, ListCall, NextTry, OperationsCall, PauseCall, Probe, RestartCall,
-    Retried, RetryCall, RunHandle, ScheduleBuilder, ScheduleCall, ScheduleHandle, SchedulePage,
+    Explanation, ForkCall, JoinedWorker, KeyedRun, ListCall, NextTry, OperationsCall, PauseCall, Probe,
+    RestartCall, Retried, RetryCall, RunHandle, ScheduleBuilder, ScheduleCall, ScheduleHandle, SchedulePage,
     SchedulesCall, SendCall, StartAndSendCall, StartCall, StartManyCall, StateWatch, Stopping, StreamCall,
     StreamItem, StreamTail, TerminateCall, TokenDelivery, TokenSendCall, Waiting, Within, backup,
 };

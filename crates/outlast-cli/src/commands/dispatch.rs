@@ -4,7 +4,7 @@ use super::CommandContext;
 use super::control::ControlVerb;
 use super::{access, config, dev, doctor, mcp, new, program, serve, worker, world};
 use super::{
-    bulk_control, control, events, explain, failure, family, hook, list, restart, retry, run_output,
+    bulk_control, control, events, explain, failure, family, fork, hook, list, restart, retry, run_output,
     schedule, send, show, start, steps, stream, watch,
 };
 use crate::app::WorkerCode;
@@ -80,6 +80,7 @@ async fn run(context: &CommandContext, command: RunCommand) -> Result<Exit, Comm
         RunCommand::Wake(args) => control::wake(context, &args).await,
         RunCommand::Retry(args) => retry::retry(context, &args).await,
         RunCommand::Restart(args) => restart::restart(context, &args).await,
+        RunCommand::Fork(args) => fork::fork(context, &args).await,
         RunCommand::Quarantine(args) => control::quarantine(context, &args.run).await,
         RunCommand::Release(args) => control::release(context, &args.run).await,
         RunCommand::Delete(args) => control::control(context, ControlVerb::Delete, &args).await,

@@ -10,11 +10,12 @@ use outlast_api::{
     BackfillRequest, BackfilledJson, BatchJson, BatchRequest, BulkJson, BulkPreview, BulkRequest,
     BulkStopRequest, Caller, ChildrenJson, ChunkFilter, ChunkListJson, ControlledJson, CountsJson,
     EventFilter, EventJson, ExplanationJson, FailureDetailJson, FailureFilter, FailureListJson, FiringJson,
-    HookFilter, ItemPage, OpenHookJson, OperationFilter, OperationJson, OutputJson, OutputQuery, PageRequest,
-    Problem, ProblemCode, PruneRequest, PrunedJson, ResolveJson, ResolveQuery, RestartRequest, RunFilter,
-    RunJson, ScheduleControlledJson, ScheduleDefinition, ScheduleFilter, ScheduleJson, SchedulePauseRequest,
-    SchedulesControlledJson, SchedulesRequest, SendRequest, SentJson, Service, StartRequest, StartedJson,
-    StateJson, StreamListJson, WorkerListJson, WorkflowListJson, WorldJson,
+    ForkPlanJson, ForkRequest, HookFilter, ItemPage, OpenHookJson, OperationFilter, OperationJson,
+    OutputJson, OutputQuery, PageRequest, Problem, ProblemCode, PruneRequest, PrunedJson, ResolveJson,
+    ResolveQuery, RestartRequest, RunFilter, RunJson, ScheduleControlledJson, ScheduleDefinition,
+    ScheduleFilter, ScheduleJson, SchedulePauseRequest, SchedulesControlledJson, SchedulesRequest,
+    SendRequest, SentJson, Service, StartRequest, StartedJson, StateJson, StreamListJson, WorkerListJson,
+    WorkflowListJson, WorldJson,
 };
 
 use outlast_server::start_built_ins;
@@ -124,6 +125,14 @@ impl Surface for Direct {
 
     async fn restart(&self, run: RunId, request: &RestartRequest) -> Result<RunJson, Problem> {
         Ok(self.service.restart(&self.caller, run, request).await?.run)
+    }
+
+    async fn fork(&self, run: RunId, request: &ForkRequest) -> Result<RunJson, Problem> {
+        Ok(self.service.fork(&self.caller, run, request).await?.run)
+    }
+
+    async fn fork_plan(&self, run: RunId, request: &ForkRequest) -> Result<ForkPlanJson, Problem> {
+        self.service.fork_plan(&self.caller, run, request).await
     }
 
     async fn delete(&self, run: RunId) -> Result<(), Problem> {

@@ -8,12 +8,12 @@ use outlast::{RunId, Worker};
 use outlast_api::{
     BackfillRequest, BackfilledJson, BatchJson, BatchRequest, BulkJson, BulkPreview, BulkRequest,
     BulkStopRequest, ChildrenJson, ChunkFilter, ChunkListJson, ControlledJson, CountsJson, EventFilter,
-    EventJson, ExplanationJson, FailureDetailJson, FailureFilter, FailureListJson, FiringJson, HookFilter,
-    ItemPage, OpenHookJson, OperationFilter, OperationJson, OutputJson, OutputQuery, PageRequest, Problem,
-    PruneRequest, PrunedJson, QueryPairs, ResolveJson, ResolveQuery, RestartRequest, RunFilter, RunJson,
-    ScheduleControlledJson, ScheduleDefinition, ScheduleFilter, ScheduleJson, SchedulePauseRequest,
-    SchedulesControlledJson, SchedulesRequest, SendRequest, SentJson, StartRequest, StartedJson, StateJson,
-    StreamListJson, WorkerListJson, WorkflowListJson, WorldJson, path_segment,
+    EventJson, ExplanationJson, FailureDetailJson, FailureFilter, FailureListJson, FiringJson, ForkPlanJson,
+    ForkRequest, HookFilter, ItemPage, OpenHookJson, OperationFilter, OperationJson, OutputJson, OutputQuery,
+    PageRequest, Problem, PruneRequest, PrunedJson, QueryPairs, ResolveJson, ResolveQuery, RestartRequest,
+    RunFilter, RunJson, ScheduleControlledJson, ScheduleDefinition, ScheduleFilter, ScheduleJson,
+    SchedulePauseRequest, SchedulesControlledJson, SchedulesRequest, SendRequest, SentJson, StartRequest,
+    StartedJson, StateJson, StreamListJson, WorkerListJson, WorkflowListJson, WorldJson, path_segment,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -168,6 +168,14 @@ impl Surface for Remote {
 
     async fn restart(&self, run: RunId, request: &RestartRequest) -> Result<RunJson, Problem> {
         self.post(&format!("/api/runs/{run}/restart"), request).await
+    }
+
+    async fn fork(&self, run: RunId, request: &ForkRequest) -> Result<RunJson, Problem> {
+        self.post(&format!("/api/runs/{run}/fork"), request).await
+    }
+
+    async fn fork_plan(&self, run: RunId, request: &ForkRequest) -> Result<ForkPlanJson, Problem> {
+        self.post(&format!("/api/runs/{run}/fork"), request).await
     }
 
     async fn delete(&self, run: RunId) -> Result<(), Problem> {

@@ -3,12 +3,12 @@
 use outlast_api::{
     BackfillRequest, BackfilledJson, BatchJson, BatchRequest, BulkJson, BulkPreview, BulkRequest,
     BulkStopRequest, CancelRequest, ChildrenJson, ChunkListJson, ControlledJson, CountsJson, EventJson,
-    ExplanationJson, FailureDetailJson, FailureListJson, FiringJson, MeJson, OpenHookJson, OperationJson,
-    OutputJson, PauseRequest, PruneRequest, PrunedJson, ReadinessJson, ResolveJson, RestartRequest,
-    RetryRunRequest, RunJson, ScheduleControlledJson, ScheduleDefinition, ScheduleJson, SchedulePauseRequest,
-    SchedulePreviewJson, SchedulePreviewRequest, SchedulesControlledJson, SchedulesRequest, SendRequest,
-    SentJson, StartRequest, StateJson, StreamListJson, TerminateRequest, WakeRequest, WorkerJson,
-    WorkerListJson, WorkflowJson, WorkflowListJson, WorldJson,
+    ExplanationJson, FailureDetailJson, FailureListJson, FiringJson, ForkPlanJson, ForkRequest, MeJson,
+    OpenHookJson, OperationJson, OutputJson, PauseRequest, PruneRequest, PrunedJson, ReadinessJson,
+    ResolveJson, RestartRequest, RetryRunRequest, RunJson, ScheduleControlledJson, ScheduleDefinition,
+    ScheduleJson, SchedulePauseRequest, SchedulePreviewJson, SchedulePreviewRequest, SchedulesControlledJson,
+    SchedulesRequest, SendRequest, SentJson, StartRequest, StateJson, StreamListJson, TerminateRequest,
+    WakeRequest, WorkerJson, WorkerListJson, WorkflowJson, WorkflowListJson, WorldJson,
 };
 use serde_json::{Value, json};
 
@@ -194,6 +194,10 @@ fn action_schema(route: &RouteInfo, schemas: &mut Schemas) -> RouteSchema {
         }
         "/api/runs/{id}" => new().returns(204, Content::Nothing),
         "/api/runs/{id}/restart" => started().may_take(schemas.add::<RestartRequest>()),
+        "/api/runs/{id}/fork" => {
+            let body = schemas.add::<ForkRequest>();
+            started().returns_json(schemas.add::<ForkPlanJson>()).takes(body)
+        }
         "/api/bulk" => {
             let body = schemas.add::<BulkRequest>();
             let started = Content::Json(schemas.add::<BulkJson>());
