@@ -1806,6 +1806,67 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.fork_v3(at_ bigint, row_ json, of_ text, before_ bigint, copied_ bigint, turns_ json, events_ text[], messages_ json, bodies_ text[], raws_ bytea[], limits_ bigint[], OUT code text, OUT moment bigint)
+ RETURNS record
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    a record;
+    format_ integer;
+    found_ bigint;
+    now_ bigint := coalesce(at_, "outlast".clock_v3());
+BEGIN
+    moment := now_;
+    SELECT * INTO a FROM json_to_record(row_) AS a (run text, turn text, born bigint, workflow text, version bigint,
+        format integer, queue text, priority smallint, tags json, turn_at bigint, replay_from bigint, continued bigint);
+    IF EXISTS (SELECT FROM "outlast".runs r WHERE r.id = a.run) THEN
+        code := 'same';
+        RETURN;
+    END IF;
+    SELECT r.format INTO format_ FROM "outlast".runs r WHERE r.id = of_;
+    IF format_ IS NULL THEN
+        code := 'none';
+        RETURN;
+    END IF;
+    SELECT count(*) INTO found_ FROM "outlast".turns t WHERE t.run = of_ AND t.seq < before_
+        AND t.seq NOT IN (SELECT n.seq FROM json_to_recordset(turns_) AS n (seq bigint));
+    IF found_ <> copied_ THEN
+        code := 'changed';
+        RETURN;
+    END IF;
+    INSERT INTO "outlast".runs (id, workflow, version, format, queue, priority, status, turn, next_seq, turn_at,
+        created_at, updated_at, ready_at, replay_from, continued)
+    VALUES (a.run, a.workflow, a.version, greatest(a.format, format_), a.queue, a.priority, 'pending', a.turn, before_,
+        a.turn_at, now_, now_, now_, a.replay_from, a.continued)
+    ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        code := 'same';
+        RETURN;
+    END IF;
+    PERFORM "outlast".forget_v3(ARRAY[a.run]);
+    INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
+    SELECT a.run, t.seq, t.next_seq, t.id, t.at, t.build, t.events FROM "outlast".turns t
+    WHERE t.run = of_ AND t.seq < before_
+        AND t.seq NOT IN (SELECT n.seq FROM json_to_recordset(turns_) AS n (seq bigint));
+    GET DIAGNOSTICS found_ = ROW_COUNT;
+    IF found_ <> copied_ THEN
+        RAISE EXCEPTION 'turns of the forked run were deleted meanwhile' USING ERRCODE = '40001';
+    END IF;
+    INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
+    SELECT a.run, n.seq, n.next_seq, n.id, n.at, n.build, n.events
+    FROM ROWS FROM (
+        json_to_recordset(turns_) AS (seq bigint, next_seq bigint, id text, at bigint, build text), unnest(events_)
+    ) AS n (seq, next_seq, id, at, build, events);
+    INSERT INTO "outlast".tags (run, name, value)
+    SELECT a.run, t.key, t.value FROM json_each_text(a.tags) AS t (key, value) WHERE a.tags IS NOT NULL;
+    PERFORM 1 FROM "outlast".put_messages_v3(now_, messages_, bodies_, raws_, limits_, '{}');
+    PERFORM "outlast".widen_v3(a.born - now_ / 1000, a.born - now_ / 1000);
+    PERFORM "outlast".count_move_v3(NULL, 'pending');
+    code := 'forked';
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.free_keys_v2(now_ bigint, starts_ json)
  RETURNS void
  LANGUAGE plpgsql

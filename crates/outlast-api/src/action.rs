@@ -31,6 +31,8 @@ pub enum Action {
     Retry,
     /// Start a new run with the input of another.
     Restart,
+    /// Start a new run with the events of another one before a cut.
+    Fork,
     /// Protect a run from deletion and bulk actions.
     Quarantine,
     /// End the quarantine of a run.
@@ -77,6 +79,7 @@ impl Action {
         Self::Wake,
         Self::Retry,
         Self::Restart,
+        Self::Fork,
         Self::Quarantine,
         Self::Release,
         Self::Delete,
@@ -108,6 +111,7 @@ impl Action {
             Self::Wake => "wake",
             Self::Retry => "retry",
             Self::Restart => "restart",
+            Self::Fork => "fork",
             Self::Quarantine => "quarantine",
             Self::Release => "release",
             Self::Delete => "delete",

@@ -54,6 +54,7 @@ mod world;
 
 mod bulk;
 mod control;
+mod fork;
 mod retry;
 mod send;
 mod start;
@@ -78,6 +79,7 @@ pub use event::{EventFilter, EventJson, EventOrder};
 pub use explanation::ExplanationJson;
 pub use failure::{FailedCompensationJson, FailureJson};
 pub use failure_group::{FailureDetailJson, FailureFilter, FailureGroupJson, FailureListJson};
+pub use fork::{ForkPlanJson, ForkRequest, PlannedOutputJson};
 pub use hook::{HookFilter, OpenHookJson, WebhookJson};
 pub use live::{ByeJson, EndJson, GoneJson, HelloJson, LiveFilter, LiveTopic, ResetJson, RestartedJson};
 pub use operation::{AttemptJson, OperationFilter, OperationJson, RejectionJson};

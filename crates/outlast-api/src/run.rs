@@ -67,6 +67,10 @@ pub struct RunJson {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub restarted_from: Option<RunId>,
+    /// The run that it was forked from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub forked_from: Option<RunId>,
     /// Its tags.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,

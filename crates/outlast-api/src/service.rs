@@ -7,6 +7,7 @@ mod convert;
 mod export;
 mod failures;
 mod fleet;
+mod fork;
 mod hooks;
 mod list;
 mod output;

@@ -21,6 +21,7 @@ mod steps;
 mod bulk;
 mod bulk_control;
 mod control;
+mod fork;
 mod restart;
 mod retry;
 mod send;

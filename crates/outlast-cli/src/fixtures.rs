@@ -38,6 +38,7 @@ pub(crate) fn run(status: &str) -> RunJson {
         failure: None,
         parent: None,
         restarted_from: None,
+        forked_from: None,
         tags: BTreeMap::new(),
         owner: None,
         inbox: InboxJson::default(),

@@ -11,6 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use outlast::{RunId, Worker};
 use outlast_api::{
+    ForkPlanJson, ForkRequest,
     AuditFilter, AuditJson, BackfillRequest, BackfilledJson, BatchJson, BatchRequest, BulkJson, BulkPreview,
     BulkRequest, BulkStopRequest, CancelRequest, ChildrenJson, ChunkFilter, ChunkListJson, ControlledJson,
     CountsJson, EventFilter, EventJson, ExplanationJson, FailureDetailJson, FailureFilter, FailureListJson,
@@ -87,6 +88,12 @@ pub trait Surface: fmt::Debug + Send + Sync {
 
     /// Starts a new run with the workflow and input of another.
     async fn restart(&self, run: RunId, request: &RestartRequest) -> Result<RunJson, Problem>;
+
+    /// Starts a new run with the events of another before a cut.
+    async fn fork(&self, run: RunId, request: &ForkRequest) -> Result<RunJson, Problem>;
+
+    /// What such a fork would do.
+    async fn fork_plan(&self, run: RunId, request: &ForkRequest) -> Result<ForkPlanJson, Problem>;
 
     /// Deletes a run that has ended.
     async fn delete(&self, run: RunId) -> Result<(), Problem>;

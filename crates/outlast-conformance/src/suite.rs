@@ -32,6 +32,7 @@ pub mod ended;
 pub mod failures;
 pub mod fencing;
 pub mod flags;
+pub mod forked;
 pub mod formats;
 pub mod generations;
 pub mod heartbeats;

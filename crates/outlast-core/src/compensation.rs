@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::cut::last_generation;
 use crate::event::{CompensationInput, CompensationRegistered, Event, OpNumber, TurnRecord};
 use crate::failure::{FailedCompensation, Failure, FailureKind};
+use crate::forked::pending_fork;
 use crate::payload::Payload;
 use crate::retry::{Policy, Retry};
 
@@ -94,6 +95,9 @@ impl Compensations {
         for event in last_generation(history).into_iter().flat_map(|(_, _, events)| events) {
             compensations.read(event);
         }
+        if pending_fork(history).is_some() {
+            compensations.keep_own(OpNumber(u64::MAX));
+        }
         compensations
     }
 
@@ -108,6 +112,7 @@ impl Compensations {
                 self.started.insert(*op, *of);
                 self.set(*of, CompensationState::Started(*op));
             }
+            Event::RunForked(forked) => self.keep_own(forked.next_op),
             Event::StepStarted { op, input, is_transactional, .. } => {
                 self.step_started(*op, input, *is_transactional);
             }
@@ -170,6 +175,24 @@ impl Compensations {
         self.entries.retain(|op, entry| *op <= after || entry.is_unsettled());
         self.inputs.retain(|op, _| *op <= after);
         self.transactional.retain(|op| *op <= after);
+        self.forget_removed();
+    }
+
+    /// Forgets what a fork has copied: operations below `next_op`. The other run undoes its steps itself. A step that is
+    /// open is attempted by the fork, so its compensation stays.
+    fn keep_own(&mut self, next_op: OpNumber) {
+        self.entries.retain(|op, entry| {
+            let undoes_open = entry.undone.as_ref().is_some_and(|undone| !undone.is_ended);
+            *op >= next_op || undoes_open && entry.is_unsettled()
+        });
+        for undone in self.entries.values_mut().filter_map(|entry| entry.undone.as_mut()) {
+            // Nobody has attempted it for the fork.
+            undone.is_attempted &= undone.op >= next_op;
+        }
+        self.forget_removed();
+    }
+
+    fn forget_removed(&mut self) {
         let entries = &self.entries;
         self.by_step.retain(|_, registrations| {
             registrations.retain(|op| entries.contains_key(op));

@@ -413,6 +413,7 @@ mod tests {
             policy: None,
             requester: None,
             ending: None,
+            forked: None,
         }
     }
 

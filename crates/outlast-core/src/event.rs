@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use crate::cut::{EventPlace, RunContinued};
 use crate::failure::Failure;
+use crate::forked::{ForkOrigin, RunForked};
 use crate::id::{MessageId, RunId};
 use crate::iteration::IterationEnded;
 use crate::message::{Headers, HookAddress};
@@ -61,6 +62,8 @@ pub enum Event {
     RunContinued(Box<RunContinued>),
     /// The run had ended, and is open again from an operation on: a cut. Replay skips what had happened since.
     RunRetried(Box<RunRetried>),
+    /// The events before this one are copies of another run's. From here on the run is on its own.
+    RunForked(Box<RunForked>),
     /// The workflow returned an output.
     RunCompleted {
         /// The output or error.
@@ -401,12 +404,14 @@ pub struct RunStarted {
     pub requester: Option<Box<Requester>>,
     /// What is decided about its end. Most starts decide nothing.
     pub ending: Option<Box<EndPlan>>,
+    /// Where its first events come from, if it is a fork.
+    pub forked: Option<Box<ForkOrigin>>,
 }
 
 impl RunStarted {
     /// The lowest format that can represent the start.
     pub fn format(&self) -> u32 {
-        if self.ending.is_some() { 3 } else { format_of_rules(self.rules) }
+        if self.ending.is_some() || self.forked.is_some() { 3 } else { format_of_rules(self.rules) }
     }
 }
 
@@ -513,6 +518,7 @@ impl Event {
             Self::RunStarted(_) => "run_started",
             Self::RunContinued(_) => "run_continued",
             Self::RunRetried(_) => "run_retried",
+            Self::RunForked(_) => "run_forked",
             Self::RunCompleted { .. } => "run_completed",
             Self::RunFailed { .. } => "run_failed",
             Self::RunCancelled { .. } => "run_cancelled",

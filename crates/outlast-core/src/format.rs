@@ -35,6 +35,7 @@ impl Event {
             | Self::LoopStarted { .. }
             | Self::IterationEnded(_)
             | Self::RunRetried(_)
+            | Self::RunForked(_)
             | Self::TokenRequested(_)
             | Self::TokenTaken { .. }
             | Self::TokenRefused { .. }

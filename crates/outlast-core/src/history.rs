@@ -125,6 +125,7 @@ mod tests {
             policy: None,
             requester: None,
             ending: None,
+            forked: None,
         };
         let at = Timestamp::from_micros(1_767_225_600_000_001);
         let first =

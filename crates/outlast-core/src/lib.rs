@@ -14,6 +14,7 @@ pub mod event;
 mod exact_json;
 pub mod failed_builds;
 pub mod failure;
+pub mod forked;
 pub mod format;
 pub mod history;
 pub mod id;
@@ -64,6 +65,9 @@ pub use failure::{
     CANCELLED_BY_WORKFLOW, ErrorClass, FailedCompensation, FailedCompensations, Failure, FailureKind,
     FailureOrigin,
 };
+pub use forked::{
+    Fork, ForkOrigin, ForkPlan, ForkPoint, ForkRefusal, PlannedOutput, RunForked, pending_fork,
+};
 pub use history::History;
 pub use id::{AttemptId, IdSource, MessageId, RunId, SessionId, TurnId};
 pub use iteration::{IterationCut, IterationEnded, SkippedRange};
@@ -81,9 +85,9 @@ pub use retried::{
 };
 pub use retry::{Policy, Retry};
 pub use run::{
-    BuiltInRuns, Counts, FailureQuery, FlagCounts, FlagFilter, KeyPolicy, ListOrder, Page, Parent, ParentEnd,
-    Pruned, QueuedSteps, RESTARTED_FROM, Requester, RunFailure, RunQuery, RunView, Start, StartKey, Started,
-    Status, Stuck, StuckReason, Tags, Wait, complete_counts,
+    BuiltInRuns, Counts, FORKED_FROM, FailureQuery, FlagCounts, FlagFilter, KeyPolicy, ListOrder, Page,
+    Parent, ParentEnd, Pruned, QueuedSteps, RESTARTED_FROM, Requester, RunFailure, RunQuery, RunView, Start,
+    StartKey, Started, Status, Stuck, StuckReason, Tags, Wait, complete_counts,
 };
 pub use run_map::{RunMap, RunSet};
 pub use state::{

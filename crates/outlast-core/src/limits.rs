@@ -200,6 +200,9 @@ pub const CHUNKS_READ_MAX: usize = 1_000;
 /// Rows of a stream that are read at a time. Each has at most about a megabyte.
 pub const PACKS_READ_MAX: usize = 16;
 
+/// Operations that get other outcomes in one fork of a run. Each of them is a message.
+pub const FORK_OUTPUTS_MAX: usize = 100;
+
 /// Runs started in one call to the world.
 pub const BATCH_STARTS_MAX: usize = 1_000;
 

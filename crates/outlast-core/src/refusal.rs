@@ -83,6 +83,13 @@ pub fn not_reopenable(run: RunId, status: Status, reason: &str) -> WorldError {
     WorldError::conflict(format!("run {run} is {status} and cannot be retried: {reason}"))
 }
 
+/// A run does not have the turns any more from which a fork was computed.
+pub fn not_forkable(run: RunId) -> WorldError {
+    WorldError::conflict(format!(
+        "run {run} cannot be forked: a part of its history was deleted since the fork was computed; try again"
+    ))
+}
+
 /// Checks a start against the limits.
 ///
 /// # Errors

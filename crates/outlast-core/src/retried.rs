@@ -16,7 +16,7 @@
 //! Until that turn is committed, the history ends with the end of the run. If the worker is lost, the next one does the
 //! same again.
 
-mod plan;
+pub(crate) mod plan;
 #[cfg(test)]
 mod tests;
 

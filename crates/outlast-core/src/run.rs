@@ -251,6 +251,7 @@ impl Start {
             policy: self.policy.clone(),
             requester: self.requester.clone(),
             ending: self.ending.clone(),
+            forked: None,
         })
     }
 
@@ -578,6 +579,11 @@ impl RunView {
         self.tags.get(RESTARTED_FROM).and_then(|run| run.parse().ok())
     }
 
+    /// The run that this one was forked from, if it was.
+    pub fn forked_from(&self) -> Option<RunId> {
+        self.tags.get(FORKED_FROM).and_then(|run| run.parse().ok())
+    }
+
     /// The topmost ancestor of the run, or the run itself.
     pub fn root(&self) -> RunId {
         self.parent.map_or(self.id, |parent| parent.root)
@@ -596,6 +602,9 @@ impl RunView {
 
 /// The tag of a run that was restarted: the run that it was restarted from.
 pub const RESTARTED_FROM: &str = "outlast:restarted_from";
+
+/// The tag of a run that is a fork: the run whose events it has copied.
+pub const FORKED_FROM: &str = "outlast:forked_from";
 
 /// The result of pruning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -237,6 +237,7 @@ impl HistoryReader {
                 match event {
                     _ if is_skipped(skips, number) => {}
                     Event::RunRetried(retried) => self.reopen(history, retried, turn.at),
+                    Event::RunForked(forked) => self.fork(forked, turn.at),
                     _ => self.read(event, turn.at),
                 }
             }

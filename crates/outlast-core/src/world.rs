@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use crate::change_signal::RunWatch;
 use crate::error::WorldError;
 use crate::event::{Ended, TurnRecord};
+use crate::forked::Fork;
 use crate::id::{MessageId, RunId, SessionId};
 use crate::marks::{MarkCounts, Marks};
 use crate::message::{Message, NewMessage, Sent};
@@ -264,6 +265,19 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// entries that are not applied, or its history has another number of events than the request was computed from;
     /// `Invalid` when the deadline has passed.
     async fn reopen(&self, reopen: Reopen) -> Result<Sent, WorldError>;
+
+    /// Starts a run with the events of another one before a cut: one atomic change. The run is `pending` and ready at once,
+    /// with the row of its start, the [columns](Fork::columns) of the fork, the turns, and the messages in its inbox. The
+    /// turns are those of the other run before event `at` of the origin, with their numbers, times, ids and builds; the
+    /// rewritten ones stand in the place of those with the same first events. The last turn of the row is the last of
+    /// them. Its format is at least that of the other run, and that of its rewritten turns. Neither row nor history of the
+    /// other run changes, and none of the two depends on the other afterwards.
+    ///
+    /// Repeating it with the same run id returns the first result, also if the other run was deleted since.
+    ///
+    /// Refuses with `NotFound` when the other run does not exist; `Conflict` when it does not have the turns any more
+    /// that are to be copied; as [`start`](Self::start) an invalid start, and as [`send`](Self::send) an invalid message.
+    async fn fork(&self, fork: Fork) -> Result<Started, WorldError>;
 
     /// Who keeps a turn of the run from being written now, and since when, for a person. `None` when nobody does, or
     /// the world cannot tell.

@@ -6,6 +6,7 @@
 mod bulk;
 mod confirm;
 mod control;
+mod fork;
 mod prune;
 mod schedule;
 mod schema_form;
@@ -18,6 +19,7 @@ pub(crate) use bulk::{
 };
 pub(crate) use confirm::{CONTROLS, run_actions};
 pub(crate) use control::{confirm, perform};
+pub(crate) use fork::{ask_fork, fork};
 pub(crate) use prune::{ask_prune, prune};
 pub(crate) use schedule::{
     SCHEDULE_CONTROLS, ask_new_schedule, ask_schedule, ask_schedule_change, control_schedule, create_schedule,

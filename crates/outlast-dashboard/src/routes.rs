@@ -65,7 +65,7 @@ pub fn router(service: Service, config: DashboardConfig) -> Router {
         .route("/runs/{id}/data", get(run_tabs::data))
         .route("/runs/{id}/children", get(run_tabs::children))
         .route("/runs/{id}/export", get(run_tabs::export))
-        .route("/runs/{id}/send", get(actions::ask_payload).post(actions::send))
+        .merge(forms_of_runs())
         .merge(fleet_routes())
         .route("/search", get(search::search))
         .route("/failures", get(failures::show))
@@ -101,4 +101,11 @@ pub fn router(service: Service, config: DashboardConfig) -> Router {
         .layer(from_fn_with_state(app.clone(), load_secret))
         .layer(from_fn(access::set_headers))
         .with_state(app)
+}
+
+/// Forms on one run that are more than a question.
+fn forms_of_runs() -> Router<App> {
+    Router::new()
+        .route("/runs/{id}/fork", get(actions::ask_fork).post(actions::fork))
+        .route("/runs/{id}/send", get(actions::ask_payload).post(actions::send))
 }

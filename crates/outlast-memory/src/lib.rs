@@ -10,6 +10,8 @@ mod world;
 
 mod state;
 
+mod fork;
+
 mod reopen;
 mod run;
 

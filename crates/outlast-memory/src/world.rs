@@ -13,6 +13,7 @@ use outlast_core::time::event_or_time;
 use outlast_core::world::Answers;
 use outlast_core::{
     Beat, Busy, ChangeSignal, ClaimRequest, Clock, Committed, Counts, Delivered, Description, Effects, Ended,
+    Fork,
     FailureQuery, FlagCounts, HeartbeatDetails, HeldRun, Join, MarkCounts, Marks, Message, MessageId,
     NewMessage, NewRecord, Page, Pruned, QuarantineChange, QueueView, RecordQuery, Reopen, Report, RunId,
     RunQuery, RunView, RunWatch, RunWatchers, Sent, SessionId, Start, Started, StateView, StoredRecord,
@@ -234,6 +235,10 @@ impl World for MemoryWorld {
 
     async fn reopen(&self, reopen: Reopen) -> Result<Sent, WorldError> {
         self.change(|state, now, notifications| state.reopen(reopen, now, notifications))
+    }
+
+    async fn fork(&self, fork: Fork) -> Result<Started, WorldError> {
+        self.change(|state, now, notifications| state.fork(fork, now, notifications))
     }
 
     async fn write_chunks(&self, session: SessionId, writes: Vec<StreamWrite>) -> Answers<StreamWritten> {

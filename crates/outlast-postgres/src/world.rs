@@ -14,6 +14,7 @@ use outlast_core::time::event_or_time;
 use outlast_core::turn::HeldRun;
 use outlast_core::world::Answers;
 use outlast_core::{
+    Fork,
     Beat, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, FailureQuery, FlagCounts,
     HeartbeatDetails, Join, MarkCounts, Marks, Message, MessageId, NewMessage, NewRecord, OutcomeSlot, Page,
     Pruned, QuarantineChange, QueueView, RecordQuery, Reopen, Report, RunId, RunQuery, RunView, RunWatch,
@@ -564,6 +565,13 @@ impl World for PostgresWorld {
         let sent = write::reopen::reopen(&self.database, &self.time, &reopen).await?;
         self.subscribers.publish_work();
         Ok(sent)
+    }
+
+    async fn fork(&self, fork: Fork) -> Result<Started, WorldError> {
+        let _busy = self.clock.busy();
+        let started = write::fork::fork(&self.database, &self.time, &fork).await?;
+        self.subscribers.publish_work();
+        Ok(started)
     }
 
     async fn blocked_by(&self, run: RunId) -> Result<Option<String>, WorldError> {

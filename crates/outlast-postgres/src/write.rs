@@ -10,6 +10,7 @@ pub(crate) mod session;
 
 pub(crate) mod blocked_turns;
 pub(crate) mod commit;
+pub(crate) mod fork;
 pub(crate) mod outbox;
 pub(crate) mod rejected_turns;
 pub(crate) mod reopen;

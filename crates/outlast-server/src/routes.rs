@@ -230,6 +230,9 @@ fn action_rows() -> Vec<Row> {
         Row::act(Action::Restart, "/api/runs/{id}/restart", "Start a new run with its input", || {
             post(control::restart)
         }),
+        Row::act(Action::Fork, "/api/runs/{id}/fork", "Start a new run with its events before a cut", || {
+            post(control::fork)
+        }),
         Row::act(Action::Quarantine, "/api/runs/{id}/quarantine", "Protect it from deletion", || {
             post(control::quarantine)
         }),

@@ -19,6 +19,7 @@ use outlast_core::turn::{BasedOn, HeldRun};
 use outlast_core::world::Answers;
 use outlast_core::{
     Beat, Busy, ChangeSignal, ClaimRequest, Clock, Committed, Counts, Description, Ended, FailureQuery,
+    Fork,
     FlagCounts, HeartbeatDetails, Join, MarkCounts, Marks, Message, MessageId, NewMessage, NewRecord,
     OutcomeSlot, Page, Pruned, QuarantineChange, QueueView, RecentlyStarted, RecordQuery, Reopen, Report,
     RunId, RunQuery, RunView, RunWatch, RunWatchers, Sent, SessionId, Start, Started, StateView,
@@ -50,6 +51,7 @@ use crate::sessions::session;
 use crate::sessions::session_locks::SessionLocks;
 use crate::write::commit::commit;
 use crate::write::delete_turns::delete_turns;
+use crate::write::fork::{EncodedFork, fork as write_fork};
 use crate::write::lease_cache::LeaseCache;
 use crate::write::message::EncodedMessage;
 use crate::write::prune::{DeleteProgress, Prune, delete, prune, prune_leftovers};
@@ -475,6 +477,11 @@ impl World for SqliteWorld {
     async fn reopen(&self, reopen: Reopen) -> Result<Sent, WorldError> {
         let _busy = self.clock.busy();
         self.writer.write_one(EncodedReopen::encode(reopen)?, write_reopen).await
+    }
+
+    async fn fork(&self, fork: Fork) -> Result<Started, WorldError> {
+        let _busy = self.clock.busy();
+        self.writer.write_one(EncodedFork::encode(fork)?, write_fork).await
     }
 
     async fn write_chunks(&self, session: SessionId, writes: Vec<StreamWrite>) -> Answers<StreamWritten> {

@@ -38,6 +38,8 @@ pub(crate) mod prune;
 
 /// The mark that keeps a run from being deleted.
 pub(crate) mod delete_turns;
+/// Runs with the turns of others.
+pub(crate) mod fork;
 pub(crate) mod quarantine;
 
 /// Records.

@@ -1,6 +1,7 @@
 //! The client: starts runs, sends to them, stops them and inspects them.
 
 mod access;
+mod fork;
 mod retry;
 
 mod start;
@@ -78,6 +79,7 @@ pub use events::{EventView, EventsCall};
 pub use explain::{
     Attempting, Because, Compensating, Explanation, JoinedWorker, NextTry, Probe, Retried, Stopping, Waiting,
 };
+pub use fork::ForkCall;
 pub use handle::RunHandle;
 pub use keyed::KeyedRun;
 pub use list::ListCall;

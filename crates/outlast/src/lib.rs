@@ -80,6 +80,7 @@ mod testing;
 
 pub use outlast_core as core;
 pub use outlast_core::{
+    ForkPlan, PlannedOutput,
     AttemptId, AttemptView, Binary, ChunkKind, ChunkOrigin, Codec, Counts, DefinitionView, EndPlan, EndStep,
     ErrorClass, FailedCompensation, FailureKind, FailureQuery, FailureStrategy, FlagCounts, FlagFilter,
     Headers, IntoDuration, ListOrder, MarkCounts, Marks, MessageId, OpNumber, OperationKind, OperationStatus,
@@ -121,6 +122,7 @@ pub use bulk::{BulkProblem, BulkProgress, BulkState, BulkStop};
 pub use client::{
     AskCall, Attempting, Because, Bulk, BulkCall, BulkHandle, BulkRefusal, Cancel, Chunk, ChunkPage, Client,
     Compensating, ComputedSchedule, ConfirmedSchedule, Controlled, DurableBulkCall, EventView, EventsCall,
+    ForkCall,
     Explanation, JoinedWorker, KeyedRun, ListCall, NextTry, OperationsCall, PauseCall, PostedAsk, Probe,
     RestartCall, Retried, RetryCall, RunHandle, ScheduleBuilder, ScheduleCall, ScheduleHandle, SchedulePage,
     SchedulesCall, SendCall, StartAndSendCall, StartCall, StartManyCall, StateWatch, Stopping, StreamCall,

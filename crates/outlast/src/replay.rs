@@ -20,6 +20,7 @@ mod cancel_operation;
 mod carried;
 mod children;
 mod compensation;
+mod forked;
 mod generation;
 mod hooks;
 mod iteration;

@@ -28,6 +28,8 @@ mod mechanics {
     mod event_order;
     mod explain;
     mod failed_builds;
+    mod forks;
+    mod forks_apart;
     mod generations;
     mod handles;
     mod heartbeat;

@@ -39,6 +39,7 @@ pub(super) fn run(view: &RunView) -> RunJson {
         failure: view.failure.as_deref().map(failure),
         parent: view.parent.map(|of| ParentJson { run: of.run, op: of.op.0, root: of.root }),
         restarted_from: view.restarted_from(),
+        forked_from: view.forked_from(),
         tags: view.tags.clone(),
         owner: view.owner,
         inbox: InboxJson { sent: view.sent, read: view.consumed, kept: view.kept },

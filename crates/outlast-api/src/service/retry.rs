@@ -1,6 +1,6 @@
 //! Retrying runs.
 
-use outlast::RetryPlan;
+use outlast::{PlannedOperation, RetryPlan};
 use outlast_core::{OpNumber, RunId};
 
 use super::control::did;
@@ -52,19 +52,24 @@ impl Service {
 }
 
 fn plan_json(plan: &RetryPlan) -> RetryPlanJson {
-    let open = plan.open.iter().map(|open| PlannedOperationJson {
-        op: open.op.0,
-        kind: open.kind.as_str().into(),
-        name: open.name.to_string(),
-        queue: open.queue.as_ref().map(ToString::to_string),
-        at_most_once: open.is_once,
-        run: open.run,
-    });
+    let open = plan.open.iter().map(planned);
     RetryPlanJson {
         reopens: plan.reopens.0,
         from_event: plan.from,
         skipped_events: plan.events - plan.from,
         recorded_again: plan.recorded_again as u64,
         open: open.collect(),
+    }
+}
+
+/// An operation of the plan of a retry or fork.
+pub(super) fn planned(open: &PlannedOperation) -> PlannedOperationJson {
+    PlannedOperationJson {
+        op: open.op.0,
+        kind: open.kind.as_str().into(),
+        name: open.name.to_string(),
+        queue: open.queue.as_ref().map(ToString::to_string),
+        at_most_once: open.is_once,
+        run: open.run,
     }
 }

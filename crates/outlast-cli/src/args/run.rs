@@ -56,6 +56,9 @@ pub(crate) enum RunCommand {
     Retry(Box<RetryArgs>),
     /// Start a new run with the workflow and input of another
     Restart(Box<RestartArgs>),
+    /// Start a new run with the events of another before an event, or with other outputs
+    #[command(after_help = FORK_EXAMPLES)]
+    Fork(Box<ForkArgs>),
     /// Protect a run from deletion and from actions on many runs
     Quarantine(ShowArgs),
     /// End the quarantine of a run
@@ -249,6 +252,28 @@ pub(crate) struct RestartArgs {
     pub(crate) wait: bool,
 }
 
+/// A fork.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ForkArgs {
+    #[command(flatten)]
+    pub(crate) run: ShowArgs,
+    /// Copy the events before this one
+    #[arg(long, value_name = "N", conflicts_with = "output", required_unless_present = "output")]
+    pub(crate) event: Option<u64>,
+    /// Another outcome of an operation: JSON, @FILE or -; can be repeated
+    #[arg(long, value_name = "OP=JSON")]
+    pub(crate) output: Vec<String>,
+    /// Also attempt steps again that are attempted at most once
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Only print what would run again
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Wait for the output of the new run and print it
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) wait: bool,
+}
+
 /// A payload for a hook or a token.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SendArgs {
@@ -340,6 +365,14 @@ Examples:
   outlast run retry order-42 --reason 'the bank is open again'
   outlast run retry order-42 --from 3               from operation 3 on
   outlast run retry -w checkout --since 1d          all that failed in the last day; shows them, and asks";
+
+/// Examples of forks.
+pub(super) const FORK_EXAMPLES: &str = "\
+Examples:
+  outlast run events order-42                       the events with their numbers
+  outlast run fork order-42 --event 7 --dry-run     what would run again
+  outlast run fork order-42 --event 7 --wait        the events before event 7, then as the code is now
+  outlast run fork order-42 --output 3=120          what if operation 3 had returned 120?";
 
 /// Examples of an action.
 pub(super) const CONTROL_EXAMPLES: &str = "\

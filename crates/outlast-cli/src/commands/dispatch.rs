@@ -4,6 +4,7 @@ use super::CommandContext;
 use super::control::ControlVerb;
 use super::{access, audit, config, dev, doctor, mcp, new, program, serve, worker, workflow, world};
 use super::{
+    fork,
     bulk_control, control, events, explain, failure, family, hook, list, queue, restart, retry, run_output,
     schedule, send, show, start, steps, stream, watch,
 };
@@ -84,6 +85,7 @@ async fn run(context: &CommandContext, command: RunCommand) -> Result<Exit, Comm
         RunCommand::Wake(args) => control::wake(context, &args).await,
         RunCommand::Retry(args) => retry::retry(context, &args).await,
         RunCommand::Restart(args) => restart::restart(context, &args).await,
+        RunCommand::Fork(args) => fork::fork(context, &args).await,
         RunCommand::Quarantine(args) => control::quarantine(context, &args.run).await,
         RunCommand::Release(args) => control::release(context, &args.run).await,
         RunCommand::Delete(args) => control::control(context, ControlVerb::Delete, &args).await,

@@ -105,6 +105,7 @@ impl RunPage<'_> {
                 .map(|at| format!("deadline {}", times::ago(now, at.0))),
         );
         facts.extend(run.parent.map(|parent| format!("child of {}", short_id(look, parent.run))));
+        facts.extend(run.forked_from.map(|from| format!("forked from {}", short_id(look, from))));
         facts.extend(run.restarted_from.map(|from| format!("restarted from {}", short_id(look, from))));
         if run.generation > 1 {
             facts.push(format!("generation {}", run.generation));

@@ -7,6 +7,7 @@ use outlast::core::duration::duration_text;
 use outlast::core::queue::BUILT_IN_QUEUE;
 use outlast::{Client, RunId, Worker};
 use outlast_api::{
+    ForkPlanJson, ForkRequest,
     AuditFilter, AuditJson, BackfillRequest, BackfilledJson, BatchJson, BatchRequest, BulkJson, BulkPreview,
     BulkRequest, BulkStopRequest, Caller, ChildrenJson, ChunkFilter, ChunkListJson, ControlledJson,
     CountsJson, EventFilter, EventJson, ExplanationJson, FailureDetailJson, FailureFilter, FailureListJson,
@@ -125,6 +126,14 @@ impl Surface for Direct {
 
     async fn restart(&self, run: RunId, request: &RestartRequest) -> Result<RunJson, Problem> {
         Ok(self.service.restart(&self.caller, run, request).await?.run)
+    }
+
+    async fn fork(&self, run: RunId, request: &ForkRequest) -> Result<RunJson, Problem> {
+        Ok(self.service.fork(&self.caller, run, request).await?.run)
+    }
+
+    async fn fork_plan(&self, run: RunId, request: &ForkRequest) -> Result<ForkPlanJson, Problem> {
+        self.service.fork_plan(&self.caller, run, request).await
     }
 
     async fn delete(&self, run: RunId) -> Result<(), Problem> {

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use outlast::core::duration::duration_text;
 use outlast::{IntoDuration, RunId, Worker};
 use outlast_api::{
+    ForkPlanJson, ForkRequest,
     AuditFilter, AuditJson, BackfillRequest, BackfilledJson, BatchJson, BatchRequest, BulkJson, BulkPreview,
     BulkRequest, BulkStopRequest, ChildrenJson, ChunkFilter, ChunkListJson, ControlledJson, CountsJson,
     EventFilter, EventJson, ExplanationJson, FailureDetailJson, FailureFilter, FailureListJson, FiringJson,
@@ -176,6 +177,14 @@ impl Surface for Remote {
 
     async fn restart(&self, run: RunId, request: &RestartRequest) -> Result<RunJson, Problem> {
         self.post(&format!("/api/runs/{run}/restart"), request).await
+    }
+
+    async fn fork(&self, run: RunId, request: &ForkRequest) -> Result<RunJson, Problem> {
+        self.post(&format!("/api/runs/{run}/fork"), request).await
+    }
+
+    async fn fork_plan(&self, run: RunId, request: &ForkRequest) -> Result<ForkPlanJson, Problem> {
+        self.post(&format!("/api/runs/{run}/fork"), request).await
     }
 
     async fn delete(&self, run: RunId) -> Result<(), Problem> {

@@ -63,6 +63,15 @@ async fn output_does_not_depend_on_the_connection() {
     }
     let plan = place.call(&["run", "retry", "@failed", "--dry-run"]).await.ok();
     assert!(plan.out.contains("would retry") && plan.out.contains("   0  step "), "{plan:?}");
+    let fork = &["run", "fork", "s-1", "--event", "1", "--dry-run"];
+    let (direct, remote) = (place.call(fork).await.ok(), served.call(&place, fork).await.ok());
+    assert_eq!(direct.out, remote.out);
+    assert!(direct.out.contains("copies 1 events") && direct.out.contains("is decided anew"), "{direct:?}");
+    let output = ["run", "fork", "@failed", "--output", "0=\"free\"", "--wait"];
+    let forked = served.call(&place, &output).await.ok();
+    assert!(forked.out.contains("free"), "{forked:?}");
+    assert_eq!(place.call(&["run", "fork", "s-1", "--output", "much"]).await.code, 2);
+    assert_eq!(place.call(&["run", "fork", "s-1"]).await.code, 2);
     let failed = served.call(&place, &["run", "restart", "@failed", "--input", "4", "--wait"]).await.ok();
     assert!(failed.out.contains("payment of 4"), "{failed:?}");
     served.shutdown.cancel();

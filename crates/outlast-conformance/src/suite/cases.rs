@@ -121,6 +121,14 @@ macro_rules! suite {
                 a_run_with_an_outbox_that_is_not_applied_is_not_reopened,
                 an_older_worker_gets_no_reopened_runs,
             }
+            forked {
+                a_fork_has_the_turns_before_the_cut,
+                forks_are_counted_and_found_by_their_tag,
+                forking_again_with_the_same_id_changes_nothing,
+                a_fork_outlives_the_other_run,
+                a_fork_without_its_turns_is_refused,
+                an_older_worker_gets_no_forks,
+            }
             delete {
                 a_deleted_run_is_forgotten,
                 a_run_that_has_not_ended_is_not_deleted,

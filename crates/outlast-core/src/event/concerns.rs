@@ -33,6 +33,7 @@ impl Event {
             Self::RunRetried(retried) => {
                 retried.reopens == op || retried.restarts.iter().any(|restarted| restarted.op == op)
             }
+            Self::RunForked(forked) => forked.restarts.iter().any(|restarted| restarted.op == op),
             Self::CompensationRegistered(registered) => {
                 registered.op == op || registered.input == CompensationInput::Undo(op)
             }

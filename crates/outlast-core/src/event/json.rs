@@ -23,6 +23,7 @@ pub(crate) use hex::{bytes_of_hex, hex_into};
 use super::{Event, OpNumber, Queued, RunStarted};
 use crate::cut::{CarriedChild, EventPlace};
 use crate::failure::Failure;
+use crate::forked::ForkOrigin;
 use crate::id::{MessageId, RunId};
 use crate::iteration::IterationCut;
 use crate::limits::QUEUE_DEFAULT;
@@ -94,6 +95,7 @@ fn write(event: &Event, out: &mut String) {
         Event::RunStarted(started) => write_run_started(started, &mut object),
         Event::RunContinued(continued) => generations::write(continued, &mut object),
         Event::RunRetried(retried) => retried::write(retried, &mut object),
+        Event::RunForked(forked) => retried::write_forked(forked, &mut object),
         Event::IterationEnded(ended) => iterations::write(ended, &mut object),
         Event::RunCompleted { output }
         | Event::StepCompleted { output, .. }
@@ -214,6 +216,9 @@ fn write_start(started: &RunStarted, object: &mut Object<'_>) {
     }
     if let Some(ending) = &started.ending {
         object.json("ending", ending);
+    }
+    if let Some(forked) = &started.forked {
+        object.json("forked", forked);
     }
 }
 
@@ -376,6 +381,7 @@ struct Fields<'a> {
     policy: Option<Box<Policy>>,
     requester: Option<Box<Requester>>,
     ending: Option<Box<EndPlan>>,
+    forked: Option<Box<ForkOrigin>>,
     skips_from: Option<u64>,
     generation: Option<u64>,
     next_op: Option<u64>,
@@ -466,6 +472,7 @@ fn read(mut fields: Fields<'_>) -> Result<Event, EventError> {
         "run_started" => read_run_started(fields, &need)?.into(),
         "run_continued" => Event::RunContinued(Box::new(generations::read(fields, &need)?)),
         "run_retried" => Event::RunRetried(Box::new(retried::read(fields, &need)?)),
+        "run_forked" => Event::RunForked(Box::new(retried::read_forked(fields, &need)?)),
         "run_completed" => {
             Event::RunCompleted { output: need.payload("output", fields.output, &fields.codec)? }
         }
@@ -586,6 +593,7 @@ fn read_run_started(fields: Fields<'_>, need: &Need<'_>) -> Result<RunStarted, E
         policy: fields.policy,
         requester: fields.requester,
         ending: fields.ending,
+        forked: fields.forked,
     })
 }
 

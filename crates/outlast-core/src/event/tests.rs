@@ -39,7 +39,8 @@ fn examples(version: u32) -> Vec<Event> {
         let examples = compensations::compensation_examples().into_iter().chain(generation_examples());
         let examples = examples.chain(compensations::ending_examples());
         let examples = examples.chain(iterations::iteration_examples()).chain(tokens::token_examples());
-        return examples.chain(retried::retried_examples()).chain(transactional_examples()).collect();
+        let examples = examples.chain(retried::retried_examples()).chain(retried::forked_examples());
+        return examples.chain(retried::forked_starts()).chain(transactional_examples()).collect();
     }
     examples_of_rules(version)
 }
@@ -261,6 +262,7 @@ fn golden(version: u32, event: &Event) -> PathBuf {
         Event::VersionChosen { .. } => "version_chosen",
         Event::CancelRequested { .. } => "cancel_requested",
         Event::RunRetried(_) => "run_retried",
+        Event::RunForked(_) => "run_forked",
         other => tokens::file_name(other),
     };
     folder(version).join(file).with_extension("json")
@@ -427,6 +429,7 @@ fn any_run_started() -> impl Strategy<Value = Event> {
                 policy,
                 requester: None,
                 ending: None,
+                forked: None,
             })
         },
     )
@@ -591,6 +594,7 @@ fn redrawn_work(example: &Event) -> BoxedStrategy<Event> {
         Event::ChildDropped { .. } => op.prop_map(|op| Event::ChildDropped { op }).boxed(),
         Event::OperationCancelled { .. } => op.prop_map(|op| Event::OperationCancelled { op }).boxed(),
         Event::RunRetried(_) => retried::any_run_retried().boxed(),
+        Event::RunForked(_) => retried::any_run_forked().boxed(),
         other => tokens::redrawn(other),
     }
 }

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{RetryRequest, next_op_before};
-use crate::cut::{is_skipped, replay_from, skipped_events};
+use crate::cut::{is_skipped, last_generation, replay_from, skipped_events};
 use crate::event::{Event, Judgement, OpNumber, TurnRecord};
 use crate::failure::{Failure, FailureKind};
+use crate::forked::forked_at;
 use crate::id::RunId;
 use crate::run::{ParentEnd, Status};
 use crate::time::Timestamp;
@@ -86,6 +87,9 @@ pub enum RetryRefusal {
     /// The operation is not a step, timer, hook or child, or its input cannot be stored.
     #[error("operation {0} cannot be open again: {1}")]
     NotReopenable(OpNumber, &'static str),
+    /// The operation ended before the run was forked.
+    #[error("operation {0} ended before the run was forked from another one; fork that run again instead")]
+    BeforeFork(OpNumber),
     /// Its compensations have run.
     #[error("its compensations have undone what it did; restart it instead")]
     Compensated,
@@ -110,6 +114,9 @@ impl RetryPlan {
             None => reader.failed_operation()?,
         };
         let from = reader.cut_point(reopens)?;
+        if is_before_fork(history, from) {
+            return Err(RetryRefusal::BeforeFork(reopens));
+        }
         if reader.is_compensated(from) {
             return Err(RetryRefusal::Compensated);
         }
@@ -168,12 +175,12 @@ impl RetryPlan {
 }
 
 /// The events of a history that a replay reads, with their numbers.
-struct EffectiveEvents<'a> {
-    events: Vec<(u64, &'a Event)>,
+pub(crate) struct EffectiveEvents<'a> {
+    pub(crate) events: Vec<(u64, &'a Event)>,
 }
 
 impl<'a> EffectiveEvents<'a> {
-    fn of(history: &'a [TurnRecord]) -> Self {
+    pub(crate) fn of(history: &'a [TurnRecord]) -> Self {
         let skips = skipped_events(history);
         let numbered = history.iter().flat_map(|turn| (turn.seq..).zip(&turn.events));
         Self { events: numbered.filter(|(number, _)| !is_skipped(&skips, *number)).collect() }
@@ -264,6 +271,16 @@ impl<'a> EffectiveEvents<'a> {
     }
 }
 
+/// Whether an event is a copy of another run's, or the one with which the copies end.
+fn is_before_fork(history: &[TurnRecord], number: u64) -> bool {
+    let Some((started, ..)) = last_generation(history) else { return false };
+    let begin = skipped_events(history).first().map_or(0, |skip| skip.end);
+    match started.forked.as_deref().filter(|origin| begin < origin.at) {
+        Some(_) => forked_at(history).is_none_or(|forked_at| number <= forked_at),
+        None => false,
+    }
+}
+
 /// Refuses operations that cannot be open.
 fn check_kind(op: OpNumber, request: &Event) -> Result<(), RetryRefusal> {
     match request {
@@ -290,7 +307,7 @@ fn check_outcome(op: OpNumber, outcome: &Event) -> Result<(), RetryRefusal> {
 }
 
 /// Whether an event ends an operation, or drops it.
-fn ends(event: &Event, op: OpNumber) -> bool {
+pub(crate) fn ends(event: &Event, op: OpNumber) -> bool {
     match event {
         Event::TimerWoken { ops, .. } => ops.contains(&op),
         Event::HookReceived { judgement, .. } => *judgement == Judgement::TakenBy(op),
@@ -301,7 +318,7 @@ fn ends(event: &Event, op: OpNumber) -> bool {
 }
 
 /// Applies an event to the operations that are open.
-fn apply(open: &mut BTreeMap<OpNumber, PlannedOperation>, event: &Event) {
+pub(crate) fn apply(open: &mut BTreeMap<OpNumber, PlannedOperation>, event: &Event) {
     let new = |op: OpNumber, kind: OperationKind, name: &Arc<str>| PlannedOperation {
         op,
         kind,
@@ -328,6 +345,11 @@ fn apply(open: &mut BTreeMap<OpNumber, PlannedOperation>, event: &Event) {
             (view.run, view.key) = (Some(child.run), child.key.clone());
             view.on_parent_end = Some(child.on_parent_end);
             open.insert(child.op, view);
+        }
+        Event::RunForked(forked) => {
+            for restarted in &forked.restarts {
+                open.entry(restarted.op).and_modify(|operation| operation.run = Some(restarted.run));
+            }
         }
         Event::RunRetried(retried) => {
             for restarted in &retried.restarts {

@@ -25,6 +25,7 @@ fn started() -> Event {
         policy: None,
         requester: None,
         ending: None,
+        forked: None,
     })
 }
 

@@ -1,23 +1,40 @@
-//! Operations of runs that were retried.
+//! Operations of runs that were retried or forked.
 
 use super::{AttemptView, HistoryReader, OperationStatus, OperationView};
 use crate::event::{Event, TurnRecord};
-use crate::retried::RunRetried;
+use crate::forked::RunForked;
+use crate::retried::{RenewedWait, RestartedRun, RunRetried};
 use crate::time::Timestamp;
 
 impl HistoryReader {
     /// Applies a retry: the reader has read the events before its cut point.
     pub(super) fn reopen(&mut self, history: &[TurnRecord], retried: &RunRetried, at: Timestamp) {
         let outcome = event_at(history, retried.from);
-        for renewed in &retried.renews {
+        self.renew_waits(&retried.renews, at);
+        if let Some(reopened) = self.operations.get_mut(&retried.reopens) {
+            reopened.renew_attempts(outcome, at);
+        }
+        self.restart(&retried.restarts, at);
+    }
+
+    /// Applies the end of the copied events: what is open begins again.
+    pub(super) fn fork(&mut self, forked: &RunForked, at: Timestamp) {
+        self.renew_waits(&forked.renews, at);
+        let copied = self.operations.range_mut(..forked.next_op).map(|(_, operation)| operation);
+        copied.filter(|operation| operation.is_open()).for_each(|open| open.renew_attempts(None, at));
+        self.restart(&forked.restarts, at);
+    }
+
+    fn renew_waits(&mut self, renews: &[RenewedWait], at: Timestamp) {
+        for renewed in renews {
             if let Some(wait) = self.operations.get_mut(&renewed.op) {
                 (wait.until, wait.changed_at) = (Some(renewed.until), at);
             }
         }
-        if let Some(reopened) = self.operations.get_mut(&retried.reopens) {
-            reopened.renew_attempts(outcome, at);
-        }
-        for restarted in &retried.restarts {
+    }
+
+    fn restart(&mut self, restarts: &[RestartedRun], at: Timestamp) {
+        for restarted in restarts {
             if let Some(operation) = self.operations.get_mut(&restarted.op) {
                 operation.child = Some(restarted.run);
                 operation.changed_at = at;

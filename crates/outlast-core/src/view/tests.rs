@@ -161,6 +161,7 @@ fn started(rules: u32) -> Event {
         policy: None,
         requester: None,
         ending: None,
+        forked: None,
     })
 }
 

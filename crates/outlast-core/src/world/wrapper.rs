@@ -11,6 +11,7 @@ use super::{Delivered, Description, QuarantineChange, World};
 use crate::change_signal::RunWatch;
 use crate::error::WorldError;
 use crate::event::{Ended, TurnRecord};
+use crate::forked::Fork;
 use crate::id::{MessageId, RunId, SessionId};
 use crate::marks::{MarkCounts, Marks};
 use crate::message::{Message, NewMessage, Sent};
@@ -197,6 +198,7 @@ wrapper_of! {
     BlockedBy blocked_by(run: RunId) -> Option<String>;
     Deliver deliver(session: SessionId) -> Delivered;
     Reopen reopen(reopen: Reopen) -> Sent;
+    Fork fork(fork: Fork) -> Started;
     Quarantine quarantine(run: RunId, change: QuarantineChange) -> Marks;
     DeleteTurns delete_turns(run: RunId, range: Range<u64>, kept: &[u64]) -> ();
     Prune prune(before: Timestamp, after: Option<RunId>, limit: usize) -> Pruned;

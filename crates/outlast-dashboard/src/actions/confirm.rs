@@ -143,6 +143,9 @@ pub(crate) fn run_actions(site: &Site, run: &RunJson) -> Markup {
                     @for control in possible.iter().filter(|control| !is_first(control)) {
                         li { a href=(link(control)) class=[control.is_dangerous.then_some("danger")] { (control.verb) "…" } }
                     }
+                    @if site.may(Action::Fork) {
+                        li { a href=(site.href(&format!("/runs/{}/fork", run.id))) { "Fork…" } }
+                    }
                     li { a href=(site.href(&format!("/runs/{}/export", run.id))) { "Export history" } }
                 }
             }

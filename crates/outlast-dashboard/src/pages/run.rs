@@ -503,6 +503,14 @@ pub(crate) fn operation(site: &Site, run: &RunJson, op: &OperationJson) -> Marku
         @if can_wake {
             p { a.button href=(link("wake")) { @if op.kind == "timer" { "Wake now…" } @else { "Attempt now…" } } }
         }
+        @if site.may(Action::Fork) && !op.skipped {
+            p.links {
+                a href=(site.href(&format!("/runs/{}/fork?before={}", run.id, op.op))) { "Fork before this…" }
+                @if matches!(op.kind.as_str(), "step" | "hook" | "child") {
+                    " · " a href=(link("fork")) { "Fork with another outcome…" }
+                }
+            }
+        }
         @if is_open && op.kind == "hook" && site.may(Action::Send) { p { a.button href=(link("send")) { "Answer…" } } }
         @if !op.attempts.is_empty() { (attempts(site, op)) }
         @for rejected in &op.rejected { p.pre.bad { "Rejected payload: " (rejected.reason) } }

@@ -5,7 +5,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::IntoResponse;
 use maud::{Markup, html};
 use outlast_api::{
-    ChunkFilter, ChunkJson, EventFilter, EventJson, PageRequest, QueryPairs, QueryReader, RunJson,
+    Action, ChunkFilter, ChunkJson, EventFilter, EventJson, PageRequest, QueryPairs, QueryReader, RunJson,
 };
 use outlast_core::RunId;
 
@@ -46,6 +46,7 @@ pub(crate) fn head(site: &Site, run: &RunJson) -> Markup {
                 span.id title=(run.id) data-run-id=(run.id) { (run.id) } (copy(site, &run.id.to_string(), "the id"))
                 @if let Some(key) = &run.key { span { span.muted { "key " } (key) } }
                 span { span.muted { "started " } (ago(site, run.created_at)) }
+                @if let Some(from) = run.forked_from { span { span.muted { "forked from " } (run_link(site, from)) } }
                 @if let Some(from) = run.restarted_from { span { span.muted { "restarted from " } (run_link(site, from)) } }
                 @for (name, value) in &run.tags { (tag(site, name, value)) }
             }
@@ -96,7 +97,11 @@ pub(crate) async fn events(State(app): State<App>, site: Site, Path(id): Path<St
 fn event_row(site: &Site, run: &RunJson, event: &EventJson) -> Markup {
     html! {
         tr class=[event.skipped.then_some("skipped")] {
-            td.n { (event.number) }
+            td.n {
+                @if site.may(Action::Fork) && event.number > 0 {
+                    a href=(site.href(&format!("/runs/{}/fork?event={}", run.id, event.number))) title="Fork before this event" { (event.number) }
+                } @else { (event.number) }
+            }
             td { code { (event.kind) } }
             td.n { @if let Some(op) = event.op { a href=(site.href(&format!("/runs/{}?op={op}", run.id))) { (op) } } }
             td.n { time datetime=(event.at) title=(moment(event.at)) { "+" (words::duration(event.at.0.since(run.created_at.0))) } }

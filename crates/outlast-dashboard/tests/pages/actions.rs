@@ -144,6 +144,34 @@ async fn an_action_that_does_not_apply_has_no_form() {
 }
 
 #[tokio::test]
+async fn a_fork_explains_what_runs_again() {
+    let shop = Shop::open().await;
+    let run = shop.settle(&shop.client.start(nap, ()).await.unwrap()).await;
+    let events = shop.client.events(run).await.unwrap();
+    let path = format!("/runs/{run}/fork");
+    check_page(&path, &shop.get(&path).await);
+    let page = shop.get(&format!("{path}?event={}", events.len())).await;
+    check_page(&path, &page);
+    assert!(page.body.contains("These begin again:") && page.body.contains("#0 timer"), "{}", page.body);
+    let before = shop.get(&format!("{path}?before=0")).await;
+    assert!(before.body.contains("About these the workflow decides anew:"), "{}", before.body);
+    let refused = shop.get(&format!("{path}?event=99")).await;
+    assert!(refused.body.contains("It will be refused: "), "{}", refused.body);
+    let wrong = shop.post(&path, &format!("token={}&outputs=3", page.token())).await;
+    assert!(wrong.status == 200 && wrong.body.contains("This is not an object"), "{}", wrong.body);
+    let explained = shop.post(&path, &format!("token={}&event=1&do=explain", page.token())).await;
+    assert_eq!(explained.status, 200);
+    assert_eq!(shop.client.list().await.unwrap().runs.len(), 1);
+    let done = shop.post(&path, &format!("token={}&event=1&do=fork", page.token())).await;
+    assert_eq!(done.status, 303, "{}", done.body);
+    let fork = done.header("location").trim_start_matches("/runs/").split('?').next().unwrap().to_owned();
+    let shown = shop.get(&format!("/runs/{fork}")).await;
+    assert!(shown.body.contains("forked from"), "{}", shown.body);
+    let listed = shop.get(&format!("/runs/{run}/events")).await;
+    assert!(listed.body.contains("Fork before this event"), "{}", listed.body);
+}
+
+#[tokio::test]
 async fn every_action_that_is_not_headless_has_a_form() {
     use outlast_api::Action;
     let shop = Shop::open().await;

@@ -207,6 +207,7 @@ const FUNCTIONS_OF_3: &[&str] = &[
     include_str!("../../migrations/0003/160_commit.sql"),
     include_str!("../../migrations/0003/183_free.sql"),
     include_str!("../../migrations/0003/186_resume.sql"),
+    include_str!("../../migrations/0003/187_fork.sql"),
     include_str!("../../migrations/0003/187_reopen.sql"),
     include_str!("../../migrations/0003/188_delete.sql"),
     include_str!("../../migrations/0003/188_prune.sql"),

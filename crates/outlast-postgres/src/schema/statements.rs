@@ -53,6 +53,7 @@ statements! {
     failures;
     failures_by_fingerprint;
     flag_counts;
+    fork;
     free;
     held;
     hint;

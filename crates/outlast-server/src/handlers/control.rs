@@ -3,8 +3,8 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use outlast_api::{
-    BulkRequest, BulkStopRequest, CancelRequest, PauseRequest, PruneRequest, RestartRequest, RetryRunRequest,
-    TerminateRequest, WakeRequest,
+    BulkRequest, BulkStopRequest, CancelRequest, ForkRequest, PauseRequest, PruneRequest, RestartRequest,
+    RetryRunRequest, TerminateRequest, WakeRequest,
 };
 
 use super::start::created;
@@ -93,6 +93,19 @@ pub(crate) async fn restart(
     OptionalBody(request): OptionalBody<RestartRequest>,
 ) -> Reply {
     created(&state.service.restart(&caller, path.run()?, &request).await?, &prefix)
+}
+
+pub(crate) async fn fork(
+    State(state): State<AppState>,
+    By(caller): By,
+    path: PathOf,
+    PrefixOf(prefix): PrefixOf,
+    JsonBody(request): JsonBody<ForkRequest>,
+) -> Reply {
+    match request.dry_run {
+        true => ok(&state.service.fork_plan(&caller, path.run()?, &request).await?),
+        false => created(&state.service.fork(&caller, path.run()?, &request).await?, &prefix),
+    }
 }
 
 pub(crate) async fn delete(State(state): State<AppState>, By(caller): By, path: PathOf) -> Reply {

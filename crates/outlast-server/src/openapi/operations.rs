@@ -3,6 +3,7 @@
 use outlast_api::{
     AuditJson, BackfillRequest, BackfilledJson, BatchJson, BatchRequest, BulkJson, BulkPreview, BulkRequest,
     BulkStopRequest, CancelRequest, ChildrenJson, ChunkListJson, ControlledJson, CountsJson, EventJson,
+    ForkPlanJson, ForkRequest,
     ExplanationJson, FailureDetailJson, FailureListJson, FiringJson, MeJson, OpenHookJson, OperationJson,
     OutputJson, PauseRequest, PruneRequest, PrunedJson, QueueDetailJson, QueueListJson, ReadinessJson,
     ResolveJson, RestartRequest, RetryRunRequest, RunJson, ScheduleControlledJson, ScheduleDefinition,
@@ -203,6 +204,10 @@ fn action_schema(route: &RouteInfo, schemas: &mut Schemas) -> RouteSchema {
         }
         "/api/runs/{id}" => new().returns(204, Content::Nothing),
         "/api/runs/{id}/restart" => started().may_take(schemas.add::<RestartRequest>()),
+        "/api/runs/{id}/fork" => {
+            let body = schemas.add::<ForkRequest>();
+            started().returns_json(schemas.add::<ForkPlanJson>()).takes(body)
+        }
         "/api/bulk" => {
             let body = schemas.add::<BulkRequest>();
             let started = Content::Json(schemas.add::<BulkJson>());

@@ -109,6 +109,29 @@ async fn a_retry_continues_the_run_and_a_dry_run_says_how() {
 }
 
 #[tokio::test]
+async fn a_fork_is_a_new_run_with_the_events_before_a_cut() {
+    let api = Api::local().await;
+    let id = api.start("checkout", json!(5)).await;
+    api.output(&id).await;
+    let fork = format!("/api/runs/{id}/fork");
+    let plan = api.post(&fork, json!({ "event": 1, "dry_run": true })).await.expect(200).json();
+    assert_eq!((&plan["event"], &plan["open"]), (&json!(1), &json!([])));
+    let answer = api.post(&fork, json!({ "event": 1 })).await.expect(201);
+    let run = answer.json();
+    assert_eq!(answer.header("location"), format!("/api/runs/{}", run["id"].as_str().unwrap()));
+    assert_eq!(run["forked_from"], json!(id));
+    assert_eq!(api.output(run["id"].as_str().unwrap()).await["output"]["json"], "paid 5");
+    let refused = api.post(&fork, json!({ "event": 99 })).await.expect(409).refused(ProblemCode::Conflict);
+    assert!(refused.detail.contains("it has no event 99"), "{refused:?}");
+    api.post(&fork, json!({})).await.refused(ProblemCode::InvalidRequest);
+    let both = json!({ "event": 1, "outputs": { "0": 3 } });
+    api.post(&fork, both).await.refused(ProblemCode::InvalidRequest);
+    let missing = "/api/runs/run_00000000000000000000000001/fork";
+    api.post(missing, json!({ "event": 1 })).await.expect(404).refused(ProblemCode::NotFound);
+    api.stop().await;
+}
+
+#[tokio::test]
 async fn a_restart_is_a_new_run_with_the_same_or_another_input() {
     let api = Api::local().await;
     let id = api.start("checkout", json!(5)).await;

@@ -106,6 +106,7 @@ statements! {
     RUN_ENDED = "run_ended";
     RUN_ENDS = "run_ends";
     RUN_EXISTS = "run_exists";
+    RUN_FORMAT = "run_format";
     RUN_HOLDER = "run_holder";
     RUN_IS_READY = "run_is_ready";
     RUN_MARKS = "run_marks";
@@ -142,6 +143,8 @@ statements! {
     TOKEN_KEEP = "token_keep";
     TOKEN_PUT = "token_put";
     TOKEN_READ = "token_read";
+    TURNS_BEFORE = "turns_before";
+    TURNS_COPY = "turns_copy";
     TURNS_DELETE_RANGE = "turns_delete_range";
     TURN_INSERT = "turn_insert";
     TURN_WITH_EVENT = "turn_with_event";

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::output_waiters::{OutputWaiter, WaitSignal};
 use super::terminate::TerminateCall;
-use super::{Cancel, Client, Controlled, Explanation, PauseCall, RestartCall, RetryCall, SendCall};
+use super::{Cancel, Client, Controlled, Explanation, ForkCall, PauseCall, RestartCall, RetryCall, SendCall};
 use crate::authoring::hook::HookFor;
 use crate::clock::pause;
 use crate::error::{Error, kind_of_payload};
@@ -118,6 +118,15 @@ impl<O> RunHandle<O> {
     /// As [`Client::retry`].
     pub fn retry(&self) -> RetryCall<'_> {
         self.client.retry(self.run)
+    }
+
+    /// Starts a new run with the events of this one before a cut; see [`Client::fork`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::fork`].
+    pub fn fork(&self) -> ForkCall<'_, O> {
+        self.client.fork(self.run)
     }
 
     /// Starts a new run with the workflow and input of this one; see [`Client::restart`].

@@ -241,7 +241,7 @@ impl Client {
     }
 
     /// Whether a worker has executed a run. A run that was cancelled or terminated before that has no decisions.
-    async fn has_begun(&self, run: RunId) -> Result<bool, Error> {
+    pub(super) async fn has_begun(&self, run: RunId) -> Result<bool, Error> {
         let view = match self.run(run).await {
             Err(error) if error.kind() == crate::ErrorKind::NotFound => return Ok(false),
             view => view?,

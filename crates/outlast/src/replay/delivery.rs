@@ -237,6 +237,7 @@ impl Machine {
                 self.state.table.lock().reopen(retried);
                 Ok(())
             }
+            Event::RunForked(forked) => self.apply_forked(forked, requested),
             Event::RunCompensating { ends_as, failure } => {
                 self.begin_compensating(*ends_as, failure.clone());
                 Ok(())

@@ -31,6 +31,7 @@ impl Machine {
         result: Result<Payload, Error>,
         requested: &mut Vec<Event>,
     ) -> Result<bool, Stuck> {
+        let Some(result) = self.withhold(result) else { return Ok(false) };
         match self.next_input(result) {
             Ok(next) => self.continue_as(next, requested),
             Err(result) => {

@@ -131,7 +131,8 @@ impl OperationTable {
         else {
             return false;
         };
-        if is_disturbed || self.cancelled_at.is_some() || self.refusals.is_some() {
+        // The end of the copied events must not be skipped.
+        if is_disturbed || self.is_at_fork || self.cancelled_at.is_some() || self.refusals.is_some() {
             return false;
         }
         // All of them belong to the loop: nothing else has created operations.
@@ -184,7 +185,7 @@ impl OperationTable {
             kept: places,
         };
         self.children = cut.children.iter().map(carried_child).collect();
-        self.random = random_seed(self.run, OpNumber(op.0 + 1));
+        self.random = random_seed(self.seed, OpNumber(op.0 + 1));
         // A replay, which continues here, does not send them again.
         self.settle_messages();
         cut
@@ -211,7 +212,7 @@ impl OperationTable {
         let IterationCut { skips, tags, patches, children, .. } = cut.unwrap_or_default();
         self.next_op = op.0 + 1;
         self.now = at;
-        self.random = random_seed(self.run, OpNumber(self.next_op));
+        self.random = random_seed(self.seed, OpNumber(self.next_op));
         self.tags = tags;
         for name in patches {
             self.set_patch(Arc::from(name), true);
@@ -258,6 +259,19 @@ impl OperationTable {
             let message = format!("history has no end of an iteration of loop operation {of} here");
             Err(Failure::new(FailureKind::Invalid, message))
         })
+    }
+
+    /// Keeps a replay from skipping the iterations that are executed now.
+    pub(super) fn disturb_loops(&mut self) {
+        let open = self.loops.iter_mut().flat_map(|loops| loops.open.values_mut());
+        open.for_each(|open| open.is_disturbed = true);
+    }
+
+    /// Sets the turn of loop events that the current turn records, though a replay has made them.
+    pub(super) fn set_turn_of_loops_since(&mut self, first: OpNumber) {
+        let turn = self.place.turn;
+        let open = self.loops.iter_mut().flat_map(|loops| loops.open.values_mut());
+        open.filter(|open| open.after >= first).for_each(|open| open.after_turn = turn);
     }
 
     /// Notes the turn that contains an event of a loop, in a replay.

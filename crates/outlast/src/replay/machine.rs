@@ -5,6 +5,7 @@
 //! ([`Machine::replay`]).
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -24,6 +25,7 @@ use super::compensation::PendingEnd;
 use super::cursor::Cursor;
 use super::delivery::Delivery;
 use super::divergence;
+use super::forked::UnmetFork;
 use super::generation::call_workflow;
 use super::history_index::HistoryIndex;
 use super::hooks::carried_payload;
@@ -54,6 +56,8 @@ pub(crate) struct Machine {
     pub(super) compensating: Option<Box<PendingEnd>>,
     /// Requests that the next turn records first, after the replay of a history that ends with a part of a turn.
     pub(super) unrecorded: Option<Box<UnrecordedRequests>>,
+    /// The end of the events that were copied from another run, until it is met.
+    pub(super) fork: Option<Box<UnmetFork>>,
     /// Where the future is dropped if the machine is dropped; `None` means here.
     background: Option<Arc<dyn DropInBackground>>,
     /// The code, for the next generation.
@@ -91,6 +95,7 @@ impl Machine {
             result: None,
             compensating: None,
             unrecorded: None,
+            fork: None,
             background: None,
             code,
         })
@@ -107,6 +112,7 @@ impl Machine {
             result: None,
             compensating: None,
             unrecorded: None,
+            fork: None,
             background: None,
             code,
         }
@@ -149,13 +155,13 @@ impl Machine {
             let message = format!("the history of run {run} {problem}");
             stuck(StuckReason::Unreadable, message)
         })?;
-        let index = HistoryIndex::of(&history);
+        let (index, fork) = (HistoryIndex::of(&history), UnmetFork::of(&history));
         let begin_turn = history.turns.first().map_or(0, |turn| turn.seq);
         let ReplayHistory { begin, begun_at, kept, turns, skips, .. } = history;
         let mut cursor = Cursor::new(turns, skips);
         // The start may be a turn of its own: the workflow was first polled in the turn of its first decision. A later
         // generation is polled in the turn with which it begins.
-        let is_first = begin.generation == 1;
+        let is_first = begin.generation == 1 && !is_forked_at_start(&begin.started);
         let first_polled = cursor.next_at().filter(|_| is_first).unwrap_or(begun_at);
         let mut machine = Self::of_generation(run, &begin, code, codec, first_polled)?;
         let mut table = machine.state.table.lock();
@@ -164,17 +170,18 @@ impl Machine {
         table.recorded_ops = index.ops;
         table.history = Some(Box::new(index));
         drop(table);
+        machine.expect_fork(fork);
         let mut requested = Vec::new();
         machine.poll_until_pending(&mut requested)?;
         machine.match_requests(&mut requested, &mut cursor)?;
         while let Some(event) = cursor.next() {
+            machine.set_place(&cursor);
             let mut table = machine.state.table.lock();
-            table.now = cursor.at;
-            table.place = cursor.place;
             if let Some(history) = &mut table.history {
                 history.delivered();
             }
             drop(table);
+            machine.count_copied_delivery();
             let applied = if event.is_decision() || machine.ended.is_some() {
                 Err(machine.diverged(Some(&event), None))
             } else {
@@ -235,7 +242,7 @@ impl Machine {
         if self.state.waker.is_foreign() {
             return Err(self.foreign_wake());
         }
-        if self.finish_if_returned(requested) {
+        if self.has_withheld_result() || self.finish_if_returned(requested) {
             return Ok(());
         }
         let mut generations = 0;
@@ -303,9 +310,9 @@ impl Machine {
 
     /// Compares the requests of the code with the next recorded ones.
     fn match_requests(&mut self, requested: &mut Vec<Event>, cursor: &mut Cursor) -> Result<(), Stuck> {
-        let mut remaining = requested.drain(..);
-        while let Some(requested) = remaining.next() {
-            let recorded = cursor.next();
+        let mut remaining = VecDeque::from(std::mem::take(requested));
+        while let Some(requested) = remaining.pop_front() {
+            let recorded = self.next_recorded(cursor, &mut remaining)?;
             let was = match &requested {
                 Event::StepStarted { op, .. } => self.earlier_names(*op),
                 _ => &[],
@@ -318,7 +325,9 @@ impl Machine {
                     let location = requested.op().and_then(|op| table.location(op));
                     cursor.report.add_matched(recorded, requested, location, cursor.at);
                 }
-                None if self.accepts_new_requests() && !requested.stays_in_first_part() => {
+                None if self.accepts_new_requests()
+                    && (self.is_at_fork() || !requested.stays_in_first_part()) =>
+                {
                     self.unrecorded().events = std::iter::once(requested).chain(remaining).collect();
                     return Ok(());
                 }
@@ -329,7 +338,30 @@ impl Machine {
                 }
             }
         }
+        // Keep the allocation: this runs after every poll.
+        *requested = remaining.into();
         Ok(())
+    }
+
+    /// The next recorded event for a request. The copied events of a fork may end between two requests.
+    fn next_recorded(
+        &mut self,
+        cursor: &mut Cursor,
+        remaining: &mut VecDeque<Event>,
+    ) -> Result<Option<Event>, Stuck> {
+        let recorded = cursor.next();
+        let Some(Event::RunForked(forked)) = &recorded else { return Ok(recorded) };
+        self.set_place(cursor);
+        self.count_copied_delivery();
+        let mut requested = Vec::new();
+        self.apply_forked(forked, &mut requested)?;
+        remaining.extend(requested);
+        Ok(cursor.next())
+    }
+
+    fn set_place(&self, cursor: &Cursor) {
+        let mut table = self.state.table.lock();
+        (table.now, table.place) = (cursor.at, cursor.place);
     }
 
     /// The earlier names of a step, under which the history may know it.
@@ -580,6 +612,11 @@ impl std::fmt::Debug for Machine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Machine({})", self.state.run())
     }
+}
+
+/// Whether a run is a fork with nothing but the start of another run: its first poll has the time of that start.
+fn is_forked_at_start(started: &RunStarted) -> bool {
+    started.forked.as_ref().is_some_and(|origin| origin.at == 1)
 }
 
 pub(super) fn stuck(reason: StuckReason, message: impl Into<String>) -> Stuck {

@@ -21,7 +21,7 @@ use super::history_index::HistoryIndex;
 use super::hooks::{Arrival, ArrivedPayload, CanRead, Hooks};
 use super::iteration::Loops;
 use super::operation_map::OperationMap;
-use super::random::random_seed;
+use super::random::{random_seed, seed_run};
 use super::retried::Adoption;
 use super::saga::Ledger;
 use super::state::NewStep;
@@ -48,6 +48,10 @@ pub(super) struct OperationTable {
     /// The place in the history of the delivery that is applied.
     pub(super) place: EventPlace,
     pub(super) random: u64,
+    /// The run whose id is the seed of the random numbers: this one, or the one that was forked.
+    pub(super) seed: RunId,
+    /// Whether all copied deliveries of a fork are replayed, and their end is not met yet.
+    pub(super) is_at_fork: bool,
     /// The number of the next operation when the cancel was delivered.
     pub(super) cancelled_at: Option<u64>,
     /// The refusals since the run was cancelled; from rules 2 on.
@@ -263,7 +267,9 @@ impl OperationTable {
             numbered: begin.next_op.0,
             now,
             place: EventPlace::default(),
-            random: random_seed(run, begin.next_op),
+            seed: seed_run(run, started),
+            is_at_fork: false,
+            random: random_seed(seed_run(run, started), begin.next_op),
             cancelled_at: None,
             refusals: None,
             maybe_attempted: BTreeSet::new(),
@@ -617,9 +623,11 @@ impl OperationTable {
             Event::TagsSet { tags, .. } => return self.tags.extend(tags.clone()),
             _ => {}
         }
+        let now = self.now;
         let Some(slot) = event.op().and_then(|op| self.ops.get_mut(op)) else { return };
         match (event, &mut slot.kind) {
-            (Event::TimerStarted { op, fire_at: recorded }, OpKind::Timer { fire_at, .. }) => {
+            (Event::TimerStarted { op, fire_at: recorded }, OpKind::Timer { fire_at, started_at, .. }) => {
+                *started_at = now;
                 self.due.remove(&(*fire_at, *op));
                 self.due.insert((*recorded, *op));
                 *fire_at = *recorded;

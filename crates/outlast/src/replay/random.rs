@@ -1,6 +1,6 @@
 //! The random numbers of a run: the same in every replay.
 
-use outlast_core::{OpNumber, RunId};
+use outlast_core::{OpNumber, RunId, RunStarted};
 
 use super::operation_table::OperationTable;
 
@@ -26,4 +26,9 @@ pub(super) fn random_seed(run: RunId, first_op: OpNumber) -> u64 {
     let bits = run.bits();
     let seed = (bits >> 64) as u64 ^ bits as u64;
     seed ^ first_op.0.wrapping_mul(0xd6e8_feb8_6659_fd93)
+}
+
+/// The run whose id is the seed of a run's random numbers: itself, or the one that was forked.
+pub(super) fn seed_run(run: RunId, started: &RunStarted) -> RunId {
+    started.forked.as_ref().map_or(run, |origin| origin.seed)
 }

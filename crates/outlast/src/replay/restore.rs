@@ -120,6 +120,7 @@ impl OperationTable {
     fn restore_event(&mut self, event: &Event) {
         match event {
             Event::RunRetried(retried) => self.reopen(retried),
+            Event::RunForked(forked) => self.fork(forked),
             Event::StepStarted { op, name, input, queued, is_transactional, .. } => {
                 let mut step = restored_step(name, input);
                 step.new.policy.is_transactional = *is_transactional;

@@ -146,14 +146,20 @@ impl OperationTable {
     /// The runs that are started again, with their new ids: those of open queued steps, and the children of these
     /// operations.
     fn runs_to_restart(&self, children: &[u64]) -> Vec<RestartedRun> {
+        self.new_runs(|op, slot| match &slot.kind {
+            OpKind::Step(step) => step.queued.is_some(),
+            OpKind::Child(_) => children.contains(&op.0),
+            _ => false,
+        })
+    }
+
+    /// New ids for the runs of open operations.
+    pub(super) fn new_runs(&self, is_restarted: impl Fn(OpNumber, &Op) -> bool) -> Vec<RestartedRun> {
         // Not the same ids as before, even if no time has passed.
         let family = RunId::from_bits(self.run.bits() ^ u128::from(self.place.event));
-        let is_restarted = |op: OpNumber, slot: &Op| match (&slot.phase, &slot.kind) {
-            (Phase::Open, OpKind::Step(step)) => step.queued.is_some(),
-            (Phase::Open, OpKind::Child(_)) => children.contains(&op.0),
-            _ => false,
-        };
-        let ops = self.ops.iter().filter(|(op, slot)| is_restarted(*op, slot)).map(|(op, _)| op);
+        let is_open = |slot: &Op| matches!(slot.phase, Phase::Open);
+        let ops = self.ops.iter().filter(|(op, slot)| is_open(slot) && is_restarted(*op, slot));
+        let ops = ops.map(|(op, _)| op);
         let run = |op: OpNumber| RunId::of_child(family, op.0, self.now, self.rules);
         ops.map(|op| RestartedRun { op, run: run(op) }).collect()
     }
@@ -165,8 +171,14 @@ impl OperationTable {
         if !retried.adoptable.is_empty() {
             self.adoption.get_or_insert_default().adoptable.extend(retried.adoptable.iter().cloned());
         }
-        self.renew_attempts(retried.reopens, retried.message);
-        for RestartedRun { op, run } in &retried.restarts {
+        self.renew_attempts(retried.reopens, Some(retried.message));
+        self.set_restarted_runs(&retried.restarts);
+        retried.renews.iter().for_each(|wait| self.renew_wait(wait));
+    }
+
+    /// Sets the runs that open operations await from now on.
+    pub(super) fn set_restarted_runs(&mut self, restarts: &[RestartedRun]) {
+        for RestartedRun { op, run } in restarts {
             if let Some(child) = self.children.get_mut(op) {
                 child.run = *run;
             }
@@ -180,20 +192,19 @@ impl OperationTable {
                 _ => {}
             }
         }
-        retried.renews.iter().for_each(|wait| self.renew_wait(wait));
     }
 
-    /// Gives a step all its attempts again.
-    fn renew_attempts(&mut self, op: OpNumber, message: MessageId) {
+    /// Gives a step all its attempts again. `message` is that of the retry of the run, if it was retried.
+    pub(super) fn renew_attempts(&mut self, op: OpNumber, message: Option<MessageId>) {
         self.end_pause(op);
         if let Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) = self.ops.get_mut(op) {
             (step.failed, step.details, step.paused_until) = (0, None, None);
-            step.reopened_by = Some(message);
+            step.reopened_by = message;
         }
     }
 
     /// The open waits with their full time from now on. A timer for a certain time keeps it.
-    fn renewed_waits(&self) -> Vec<RenewedWait> {
+    pub(super) fn renewed_waits(&self) -> Vec<RenewedWait> {
         let full = |slot: &Op| match (&slot.phase, &slot.kind) {
             (Phase::Open, OpKind::Timer { due: FireTime::After(_), started_at, fire_at }) => {
                 Some(fire_at.since(*started_at))
@@ -207,7 +218,7 @@ impl OperationTable {
     }
 
     /// Sets the time at which an open wait is due.
-    fn renew_wait(&mut self, &RenewedWait { op, until }: &RenewedWait) {
+    pub(super) fn renew_wait(&mut self, &RenewedWait { op, until }: &RenewedWait) {
         let now = self.now;
         let Some(Op { phase: Phase::Open, kind, .. }) = self.ops.get_mut(op) else { return };
         let before = match kind {

@@ -14,7 +14,8 @@ use outlast_core::compensation::{default_policy, undo_json};
 use outlast_core::limits::COMPENSATIONS_MAX;
 use outlast_core::{
     Compensation, CompensationInput, CompensationRegistered, CompensationState, Compensations, Event,
-    FailedCompensation, Failure, FailureKind, OpNumber, Payload, PayloadError, Policy, Retry, UndoneStep,
+    FailedCompensation, Failure, FailureKind, OpNumber, Payload, PayloadError, Policy, Retry, RunForked,
+    UndoneStep,
 };
 use serde::Serialize;
 
@@ -75,6 +76,13 @@ impl OperationTable {
         if let Some(ledger) = &mut self.compensations {
             ledger.compensations.read(event);
         }
+    }
+
+    /// Forgets the compensations of copied operations.
+    pub(super) fn forget_copied_compensations(&mut self, forked: &RunForked) {
+        let Some(ledger) = &mut self.compensations else { return };
+        ledger.compensations.read(&Event::RunForked(Box::new(forked.clone())));
+        ledger.sagas.retain(|op, _| ledger.compensations.get(*op).is_some());
     }
 
     /// Whether compensations are registered that have neither run nor been kept.

@@ -13,8 +13,8 @@ use outlast_core::limits::NAME_BYTES_MAX;
 use outlast_core::queue::{check_name, check_priority, check_queue, default_queue, step_of_workflow};
 use outlast_core::refusal::check_tags;
 use outlast_core::{
-    Codec, EndPlan, Failure, FailureKind, Headers, OpNumber, Parent, ParentEnd, Payload, Policy, Requester,
-    RunContinued, RunId, RunStarted, Stuck, Tags, Timestamp,
+    Codec, EndPlan, Failure, FailureKind, ForkOrigin, Headers, OpNumber, Parent, ParentEnd, Payload, Policy,
+    Requester, RunContinued, RunId, RunStarted, Stuck, Tags, Timestamp,
 };
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
@@ -44,6 +44,7 @@ pub(crate) struct RunState {
     policy: Option<Box<Policy>>,
     requester: Option<Box<Requester>>,
     pub(super) ending: Option<Box<EndPlan>>,
+    forked: Option<Box<ForkOrigin>>,
     /// The input of the generation: it may be retried.
     pub(super) input: Payload,
     pub(super) failed_tries: u32,
@@ -97,6 +98,7 @@ impl RunState {
             policy: started.policy.clone(),
             requester: started.requester.clone(),
             ending: started.ending.clone(),
+            forked: started.forked.clone(),
             input: started.input.clone(),
             failed_tries: begin.failed_tries,
             codec,
@@ -145,6 +147,7 @@ impl RunState {
             policy: self.policy.clone(),
             requester: self.requester.clone(),
             ending: self.ending.clone(),
+            forked: self.forked.clone(),
         }
     }
 

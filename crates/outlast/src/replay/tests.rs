@@ -121,6 +121,7 @@ impl Case {
             policy: None,
             requester: None,
             ending: None,
+            forked: None,
         })
     }
 

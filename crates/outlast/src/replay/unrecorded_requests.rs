@@ -44,11 +44,19 @@ impl Machine {
 
     /// Appends the requests that are not in the history.
     pub(crate) fn record_unrecorded_requests(&mut self, events: &mut Vec<Event>) -> Result<(), Stuck> {
-        let Some(unrecorded) = self.unrecorded.take() else { return Ok(()) };
+        if self.unrecorded.is_none() {
+            return Ok(());
+        }
+        self.take_unrecorded_requests(events);
+        self.apply_follow_ups(events)
+    }
+
+    /// Appends the requests that are not in the history, without what follows from them.
+    pub(super) fn take_unrecorded_requests(&mut self, events: &mut Vec<Event>) {
+        let Some(unrecorded) = self.unrecorded.take() else { return };
         let UnrecordedRequests { events: rest, startable, .. } = *unrecorded;
         events.extend(rest);
         self.state.table.lock().startable.extend(startable);
-        self.apply_follow_ups(events)
     }
 
     /// The number of messages of the turn that are older than its last delivery. A replay up to that delivery does not

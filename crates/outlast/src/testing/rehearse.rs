@@ -94,6 +94,7 @@ impl LoneRun {
             policy: None,
             requester: None,
             ending: None,
+            forked: None,
         };
         let machine = Machine::new(RUN, &started, code.clone(), &codec, now)?;
         let mut run = Self {

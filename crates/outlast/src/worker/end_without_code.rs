@@ -13,7 +13,7 @@ use outlast_core::turn::LastTurn;
 use outlast_core::{
     ClaimRequest, Claimed, ClaimedHistory, Compensations, EndingRun, Event, Failure, Headers, Join,
     Judgement, Message, MessageBody, MessageId, NewChild, NewMessage, OpNumber, Outbox, Outcome, ParentEnd,
-    RunId, SessionId, Status, SuspectRoom, Then, Timestamp, Turn, World, WorldError,
+    RunId, SessionId, Status, SuspectRoom, Then, Timestamp, Turn, World, WorldError, pending_fork,
 };
 
 use super::read_all::{add_missing_turns, read_history, read_inbox};
@@ -180,6 +180,14 @@ fn end_messages(run: RunId, history: &[TurnRecord], events: &[Event]) -> Vec<(Ru
                     children = left.map(|child| (child.op, child.run)).collect();
                 }
             }
+            Event::RunForked(forked) => {
+                let own = |runs: &BTreeMap<OpNumber, RunId>| -> BTreeMap<_, _> {
+                    let restarts =
+                        forked.restarts.iter().filter(|restarted| runs.contains_key(&restarted.op));
+                    restarts.map(|restarted| (restarted.op, restarted.run)).collect()
+                };
+                (children, queued_steps) = (own(&children), own(&queued_steps));
+            }
             Event::StepStarted { op, queued: Some(step), .. }
             | Event::CompensationStarted { op, queued: Some(step), .. } => {
                 queued_steps.insert(*op, step.run);
@@ -189,6 +197,10 @@ fn end_messages(run: RunId, history: &[TurnRecord], events: &[Event]) -> Vec<(Ru
             }
             _ => {}
         }
+    }
+    if pending_fork(history).is_some() {
+        // What is open belongs to the run that was forked.
+        (children, queued_steps) = (BTreeMap::new(), BTreeMap::new());
     }
     let reason = format!("its parent {run} was ended");
     let cancel = || MessageBody::Cancel { reason: reason.clone() };

@@ -1,7 +1,8 @@
-//! The JSON of the event with which a run that had ended is open again.
+//! The JSON of the events with which a run that had ended is open again, and with which the copied events of a fork end.
 
 use super::{EventError, Fields, Need, Object};
 use crate::event::OpNumber;
+use crate::forked::RunForked;
 use crate::retried::RunRetried;
 
 pub(super) fn write(retried: &RunRetried, object: &mut Object<'_>) {
@@ -43,5 +44,26 @@ pub(super) fn read(fields: Fields<'_>, need: &Need<'_>) -> Result<RunRetried, Ev
         message: need.field("message", fields.message)?,
         reason: fields.reason.map(Into::into).unwrap_or_default(),
         actor: fields.actor,
+    })
+}
+
+pub(super) fn write_forked(forked: &RunForked, object: &mut Object<'_>) {
+    let RunForked { of, next_op, restarts, renews } = forked;
+    object.json("run", of);
+    object.number("next_op", next_op.0 as i64);
+    if !restarts.is_empty() {
+        object.json("restarts", restarts);
+    }
+    if !renews.is_empty() {
+        object.json("renews", renews);
+    }
+}
+
+pub(super) fn read_forked(fields: Fields<'_>, need: &Need<'_>) -> Result<RunForked, EventError> {
+    Ok(RunForked {
+        of: need.field("run", fields.run)?,
+        next_op: OpNumber(need.field("next_op", fields.next_op)?),
+        restarts: fields.restarts.unwrap_or_default(),
+        renews: fields.renews.unwrap_or_default(),
     })
 }

@@ -19,6 +19,7 @@ pub(super) fn plain_start(rules: u32) -> RunStarted {
         policy: None,
         requester: None,
         ending: None,
+        forked: None,
     }
 }
 

@@ -116,6 +116,7 @@ fn a_missing_field_is_an_error_that_names_it() {
         run_completed: {"output"}
         run_continued: {"generation", "input", "next_op", "parent_op", "root", "skips_from", "version", "workflow"}
         run_failed: {"failure"}
+        run_forked: {"next_op", "run"}
         run_retried: {"from", "message", "next_op", "reopens"}
         run_retrying: {"attempt", "failure", "retry_at"}
         run_started: {"input", "parent_op", "root", "version", "workflow"}

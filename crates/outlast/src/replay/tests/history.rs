@@ -194,6 +194,7 @@ fn run_continued(generation: u64, next_op: OpNumber, input: Payload) -> Event {
         policy: None,
         requester: None,
         ending: None,
+        forked: None,
     };
     let begin = RunContinued::of_start(started);
     Event::RunContinued(Box::new(RunContinued { generation, next_op, ..begin }))

@@ -161,15 +161,19 @@ impl<'a> LiveRun<'a> {
     async fn first_facts(&mut self, inbox: Vec<Message>) -> Result<Vec<Fact>, Exit> {
         let is_inbox_complete = inbox.len() < INBOX_READ_MAX;
         let is_any_startable = !self.machine.startable().is_empty() || self.machine.must_settle();
-        self.maybe_attempted = self.machine.maybe_attempted(self.task.session.clock.now());
+        let is_fork = self.machine.has_unmet_fork();
+        if !is_fork {
+            self.maybe_attempted = self.machine.maybe_attempted(self.task.session.clock.now());
+        }
         let mut facts = Vec::with_capacity(inbox.len());
         let page_end = inbox.last().filter(|_| !is_inbox_complete).map(|message| message.position);
         self.accept_messages(inbox, &mut facts);
         if let Some(page_end) = page_end.filter(|_| is_any_startable) {
             facts.extend(self.outcomes_past_page(page_end).await?);
         }
-        // A retry that is forced attempts steps again that are attempted at most once.
-        if self.pending_retry.as_ref().is_none_or(|retry| !retry.request.is_forced) {
+        // A retry that is forced attempts steps again that are attempted at most once. Nobody has attempted those of a
+        // fork.
+        if !is_fork && self.pending_retry.as_ref().is_none_or(|retry| !retry.request.is_forced) {
             facts.extend(self.unknown_outcomes(&facts));
         }
         if self.machine.take_adopted() {
@@ -238,7 +242,7 @@ impl<'a> LiveRun<'a> {
     /// Whether the next turn must record something before anything is delivered: a retry of the run, or requests that
     /// a replay has made.
     fn has_unrecorded(&self) -> bool {
-        self.pending_retry.is_some() || self.machine.has_unrecorded()
+        self.pending_retry.is_some() || self.machine.has_unmet_fork() || self.machine.has_unrecorded()
     }
 
     /// The machine of a released run, for the cache.
@@ -382,8 +386,8 @@ impl<'a> LiveRun<'a> {
 
     /// Adds the timers and timeouts that are due, and the deadline if it has passed.
     pub(super) fn add_due_timers(&mut self, facts: &mut Vec<Fact>) {
-        if self.pending_retry.is_some() {
-            // The retry decides when they are due.
+        if self.pending_retry.is_some() || self.machine.has_unmet_fork() {
+            // The retry, or the fork, decides when they are due.
             return;
         }
         self.timers_checked_at = self.task.session.clock.now();

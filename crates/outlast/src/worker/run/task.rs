@@ -176,6 +176,8 @@ impl RunTask {
         let closed = match self.load_machine(claimed, &inbox, requested_end.is_some()).await {
             Ok((machine, pending_retry)) => {
                 self.count_claim(&machine, &inbox, claimed_at, is_fresh.then_some(position.at));
+                // A fork is replayed, also if it has copied nothing but the start.
+                let is_fresh = is_fresh && !machine.has_unmet_fork();
                 let span = trace::segment_span(&machine, is_fresh, &inbox);
                 let mut live = LiveRun::new(self, machine, position);
                 live.set_lost_details(details);
@@ -469,7 +471,7 @@ pub(super) fn machine_from(
     let (run, settings) = (task.run, &task.session.settings);
     let (code, codec) = (settings.code.clone(), &settings.codec);
     let _computing = task.mailbox.begin_computing();
-    if !is_fresh {
+    if !is_fresh || is_fork(&history) {
         settings.meter.replays.add(1);
         settings.metrics.replays.of(reason).metric.add(1);
         settings.metrics.replay_events.count(history.iter().map(|turn| turn.events.len() as u64).sum());
@@ -492,4 +494,10 @@ pub(super) fn machine_from(
         }
         _ => Err(Exit::Stuck(no_start_event(run))),
     }
+}
+
+/// Whether a history begins with copied events.
+fn is_fork(history: &[TurnRecord]) -> bool {
+    let first = history.first().and_then(|turn| turn.events.first());
+    matches!(first, Some(Event::RunStarted(started)) if started.forked.is_some())
 }

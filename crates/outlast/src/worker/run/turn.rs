@@ -216,6 +216,7 @@ impl LiveRun<'_> {
         if let Some(failure) = self.requested_end.take() {
             self.machine.end_compensating(*failure, &mut draft.events);
         }
+        self.machine.fork(&mut draft.events)?;
         if let Some(retry) = &self.pending_retry {
             self.machine.retry(retry, &mut draft.events)?;
         }

@@ -1,0 +1,231 @@
+//! A run whose first events are copies of another run's.
+//!
+//! A replay of the copied events ends in the state that the other run had there. Then `run_forked` is applied: what is
+//! open begins again, as the fork's own, and what the other run has done and would undo, or await, is forgotten.
+//!
+//! The copies may end between two requests of one poll. The requests behind the cut are made in the replay and recorded
+//! behind `run_forked`, as after a turn that is committed in parts. If the workflow returns in that poll, its result is
+//! withheld until `run_forked` is applied, because the end of the run depends on what is forgotten.
+
+use std::collections::BTreeSet;
+
+use outlast_core::cut::is_skipped;
+use outlast_core::{
+    Event, ForkOrigin, MessageBody, OpNumber, Payload, RenewedWait, ReplayHistory, RunForked, Stuck,
+};
+
+use super::machine::Machine;
+use super::operation_table::{Op, OpKind, OperationTable, Phase};
+use crate::error::Error;
+
+/// The end of the copied events, which a machine has not met yet.
+pub(super) struct UnmetFork {
+    origin: ForkOrigin,
+    /// Operations with lower numbers are copied.
+    next_op: OpNumber,
+    /// The number of copied deliveries that are not replayed yet.
+    deliveries_left: usize,
+    /// Its values before each end of copied events that is itself copied: the other run is a fork.
+    copied_ends: Vec<usize>,
+    /// The result of the workflow, if it returned after the last of them.
+    returned: Option<Result<Payload, Error>>,
+}
+
+impl UnmetFork {
+    /// The end of the copied events of a history that is about to be replayed.
+    pub(super) fn of(history: &ReplayHistory) -> Option<Box<Self>> {
+        let begin = history.skips.first().map_or(0, |skip| skip.end.saturating_sub(1));
+        let origin = history.begin.started.forked.as_deref().filter(|origin| begin < origin.at)?;
+        let numbered = history.turns.iter().flat_map(|turn| (turn.seq..).zip(&turn.events));
+        let copied = numbered
+            .filter(|(number, _)| *number < origin.at && !is_skipped(&history.skips, *number))
+            .map(|(_, event)| event);
+        let (mut next_op, mut deliveries_left) = (history.begin.next_op, 0);
+        let mut ends = Vec::new();
+        for event in copied {
+            if matches!(event, Event::RunForked(_)) {
+                ends.push(deliveries_left);
+            }
+            deliveries_left += usize::from(!event.is_decision() && !is_patch(event));
+            next_op = next_op.max(OpNumber(event.op().map_or(0, |op| op.0 + 1)));
+        }
+        let copied_ends = ends.into_iter().map(|before| deliveries_left - before).collect();
+        let (origin, returned) = (origin.clone(), None);
+        Some(Box::new(Self { origin, next_op, deliveries_left, copied_ends, returned }))
+    }
+}
+
+/// Whether an event has no place among the deliveries and decisions.
+fn is_patch(event: &Event) -> bool {
+    matches!(event, Event::VersionChosen { .. })
+}
+
+impl Machine {
+    /// Whether the machine has not met the end of the copied events: the next turn records it.
+    pub(crate) fn has_unmet_fork(&self) -> bool {
+        self.fork.is_some()
+    }
+
+    /// Sets the end of the copied events, before a replay.
+    pub(super) fn expect_fork(&mut self, fork: Option<Box<UnmetFork>>) {
+        self.fork = fork;
+        self.note_fork_progress();
+    }
+
+    /// Counts a replayed delivery.
+    pub(super) fn count_copied_delivery(&mut self) {
+        if let Some(fork) = &mut self.fork {
+            fork.deliveries_left = fork.deliveries_left.saturating_sub(1);
+        }
+        self.note_fork_progress();
+    }
+
+    fn note_fork_progress(&self) {
+        if let Some(fork) = &self.fork {
+            let is_at_end = fork.deliveries_left == 0 || fork.copied_ends.contains(&fork.deliveries_left);
+            self.state.table.lock().is_at_fork = is_at_end;
+        }
+    }
+
+    /// Whether all copied deliveries are replayed.
+    pub(super) fn is_at_fork(&self) -> bool {
+        self.fork.as_ref().is_some_and(|fork| fork.deliveries_left == 0)
+    }
+
+    /// Whether the workflow has returned, and its result is withheld.
+    pub(super) fn has_withheld_result(&self) -> bool {
+        self.fork.as_ref().is_some_and(|fork| fork.returned.is_some())
+    }
+
+    /// Withholds the result of the workflow until the end of the copied events. Returns it if it is not to be withheld.
+    pub(super) fn withhold(&mut self, result: Result<Payload, Error>) -> Option<Result<Payload, Error>> {
+        match &mut self.fork {
+            Some(fork) if fork.deliveries_left == 0 => {
+                fork.returned = Some(result);
+                None
+            }
+            _ => Some(result),
+        }
+    }
+
+    /// Applies the recorded end of the copied events, in a replay, and appends what the workflow decides because of it.
+    pub(super) fn apply_forked(
+        &mut self,
+        forked: &RunForked,
+        requested: &mut Vec<Event>,
+    ) -> Result<(), Stuck> {
+        let mut table = self.state.table.lock();
+        let number = table.place.event;
+        table.fork(forked);
+        drop(table);
+        // That of the other run is copied as well, if it is a fork.
+        let fork = self.fork.take_if(|fork| number >= fork.origin.at);
+        self.continue_after_fork(fork.and_then(|fork| fork.returned), requested)
+    }
+
+    fn continue_after_fork(
+        &mut self,
+        returned: Option<Result<Payload, Error>>,
+        requested: &mut Vec<Event>,
+    ) -> Result<(), Stuck> {
+        let must_poll = match returned {
+            Some(result) => self.returned(result, requested)?,
+            // It no longer waits for children of the other run.
+            None => self.result.is_some(),
+        };
+        if must_poll { self.poll_until_pending(requested) } else { Ok(()) }
+    }
+
+    /// Records the end of the copied events, and what follows from it. Does nothing if it is recorded.
+    pub(crate) fn fork(&mut self, events: &mut Vec<Event>) -> Result<(), Stuck> {
+        let Some(fork) = self.fork.take() else { return Ok(()) };
+        let UnmetFork { origin, next_op, returned, .. } = *fork;
+        let has_returned = returned.is_some() || self.ended.is_some();
+        let mut table = self.state.table.lock();
+        table.set_event_number(events.len());
+        table.forget_copied_messages();
+        let (renews, own): (Vec<_>, Vec<_>) =
+            table.renewed_waits().into_iter().partition(|wait| wait.op < next_op);
+        let restarts = table.runs_of_copies(next_op);
+        let forked = RunForked { of: origin.of, next_op, restarts, renews };
+        table.fork(&forked);
+        if let Some(unrecorded) = &mut self.unrecorded {
+            own.iter().for_each(|wait| renew_request(&mut unrecorded.events, wait));
+            own.iter().for_each(|wait| table.renew_wait(wait));
+            table.set_turn_of_loops_since(next_op);
+        }
+        if !has_returned {
+            let is_started = |op: &OpNumber| !origin.outputs.contains(&op.0);
+            let ops = forked.restarts.iter().map(|restarted| restarted.op).filter(is_started);
+            ops.collect::<Vec<_>>().into_iter().for_each(|op| table.start_copy(op));
+        }
+        drop(table);
+        events.push(Event::RunForked(Box::new(forked)));
+        self.take_unrecorded_requests(events);
+        self.continue_after_fork(returned, events)?;
+        self.rewrite_tags();
+        self.apply_follow_ups(events)
+    }
+}
+
+impl OperationTable {
+    /// Puts the operations into the state in which the fork begins, live and in a replay.
+    pub(super) fn fork(&mut self, forked: &RunForked) {
+        let copied = |op: OpNumber| op < forked.next_op;
+        let open = |(op, slot): (OpNumber, &Op)| matches!(slot.phase, Phase::Open).then_some(op);
+        let open: BTreeSet<OpNumber> = self.ops.iter().filter_map(open).filter(|op| copied(*op)).collect();
+        self.children.retain(|op, _| !copied(*op) || open.contains(op));
+        self.adoption = None;
+        self.is_at_fork = false;
+        self.forget_copied_compensations(forked);
+        open.iter().for_each(|op| self.renew_attempts(*op, None));
+        self.set_restarted_runs(&forked.restarts);
+        forked.renews.iter().for_each(|wait| self.renew_wait(wait));
+        self.disturb_loops();
+    }
+
+    /// New ids for the runs of copied operations that are open: queued steps and children.
+    fn runs_of_copies(&self, next_op: OpNumber) -> Vec<outlast_core::RestartedRun> {
+        self.new_runs(|op, slot| {
+            let has_run = match &slot.kind {
+                OpKind::Step(step) => step.queued.is_some(),
+                OpKind::Child(_) => true,
+                _ => false,
+            };
+            op < next_op && has_run
+        })
+    }
+
+    /// Starts the run of a copied operation. If the workflow had cancelled the operation, the run learns it.
+    fn start_copy(&mut self, op: OpNumber) {
+        self.start_again(op);
+        let run = self.children.get(&op).map(|child| child.run);
+        let is_cancelled = self.ops.get(op).is_some_and(|slot| slot.is_cancelled);
+        if let Some(run) = run.filter(|_| is_cancelled) {
+            self.cancel_child(run, "its parent has cancelled it".into());
+        }
+    }
+
+    /// Removes what the last copied poll would send: the other run has sent it. Messages to runs that the fork is about
+    /// to start stay.
+    fn forget_copied_messages(&mut self) {
+        let Some(pending_outbox) = &mut self.pending_outbox else { return };
+        let own: BTreeSet<_> = pending_outbox.children.iter().map(|child| child.started.run).collect();
+        let is_own =
+            |(run, body): &(_, MessageBody)| own.contains(run) && !matches!(body, MessageBody::Hook { .. });
+        pending_outbox.messages.retain(is_own);
+        pending_outbox.settled_messages = 0;
+        pending_outbox.replies.clear();
+    }
+}
+
+/// Sets the time of a request that is not recorded yet.
+fn renew_request(events: &mut [Event], wait: &RenewedWait) {
+    let request = events.iter_mut().find(|event| event.is_decision() && event.op() == Some(wait.op));
+    match request {
+        Some(Event::TimerStarted { fire_at, .. }) => *fire_at = wait.until,
+        Some(Event::HookOpened { timeout_at, .. }) => *timeout_at = Some(wait.until),
+        Some(Event::ChildStarted(child)) => child.timeout_at = Some(wait.until),
+        _ => {}
+    }
+}

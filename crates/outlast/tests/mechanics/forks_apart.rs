@@ -1,0 +1,235 @@
+//! Forks of runs with compensations, loops and generations: what is the fork's, and what is the other run's.
+
+use outlast::prelude::*;
+use outlast::{Controlled, ErrorKind, OpNumber, Status, Undo};
+
+use super::forks::{answered, event, fork, refusal, work};
+use super::test_engine::{StepState, TestEngine, on_every_world};
+
+on_every_world! {
+    compensations_of_copied_steps_are_not_the_forks,
+    a_result_in_the_last_copied_poll_depends_on_what_is_the_forks,
+    a_loop_continues_in_its_iteration,
+    a_cut_before_a_loop_records_it_anew,
+    a_generation_can_begin_in_the_last_copied_poll,
+    an_event_of_a_deleted_generation_refuses_the_fork,
+    a_cut_in_a_retried_part_is_the_cut_point_of_the_retry,
+    a_fork_is_retried_only_from_what_it_did_itself,
+    a_terminated_fork_leaves_the_other_runs_children_alone,
+    a_fork_that_is_terminated_before_it_began_undoes_nothing,
+}
+
+#[step]
+async fn undo(cx: StepContext<StepState>, undo: Undo<String, String>) -> Result<(), StepError> {
+    cx.state().log(format!("undid {}", undo.input));
+    Ok(())
+}
+
+#[workflow]
+async fn order(ctx: Context) -> Result<String, Error> {
+    ctx.step(work, "one".to_owned()).undo(undo).await?;
+    ctx.step(work, "two".to_owned()).undo(undo).await?;
+    ctx.step(work, "bad three".to_owned()).await
+}
+
+async fn compensations_of_copied_steps_are_not_the_forks(engine: TestEngine) {
+    let _worker = engine.worker((order, work, undo)).await;
+    let run = engine.client.start(order, ()).await.unwrap();
+    assert!(run.output().await.is_err());
+    assert_eq!((engine.steps.count("undid one"), engine.steps.count("undid two")), (1, 1));
+    // The second step is open at the cut: the fork attempts it, and undoes it.
+    let at = event(&engine, run.id(), "step_completed", 1).await;
+    let copy = fork(run.fork().at(at)).await;
+    assert!(copy.output().await.is_err());
+    assert_eq!((engine.steps.count("undid one"), engine.steps.count("undid two")), (1, 2));
+    assert_eq!((engine.steps.count("began one"), engine.steps.count("began two")), (1, 2));
+    let compensating = event(&engine, run.id(), "run_compensating", 0).await;
+    let reason = refusal(&engine, run.id(), compensating + 1).await;
+    assert!(reason.contains(&format!("with event {compensating}; fork at event {compensating}")), "{reason}");
+}
+
+async fn a_result_in_the_last_copied_poll_depends_on_what_is_the_forks(engine: TestEngine) {
+    let _worker = engine.worker((order, work, undo)).await;
+    let run = engine.client.start(order, ()).await.unwrap();
+    assert!(run.output().await.is_err());
+    let at = event(&engine, run.id(), "run_compensating", 0).await;
+    let copy = fork(run.fork().at(at)).await;
+    assert!(copy.output().await.is_err());
+    let history = engine.history(copy.id()).await;
+    assert!(history.ends_with("run_forked\nrun_failed bad three failed"), "{history}");
+    assert_eq!((engine.steps.count("undid one"), engine.steps.count("undid two")), (1, 1));
+    // The same with a result: only the end is missing.
+    let given = fork(run.fork().with_output(OpNumber(4), "three")).await;
+    assert_eq!(given.output().await.unwrap(), "three");
+    let end = event(&engine, given.id(), "run_completed", 0).await;
+    let again = fork(given.fork().at(end)).await;
+    assert_eq!(again.output().await.unwrap(), "three");
+}
+
+#[workflow]
+async fn looping(ctx: Context) -> Result<u32, Error> {
+    ctx.step(work, "before".to_owned()).await?;
+    let looped = ctx.iterate("loop", 0u32, async |ctx: Context, done: u32| {
+        let name = if done == 3 { "bad".to_owned() } else { format!("good {done}") };
+        ctx.step(work, name).await?;
+        Ok(if done == 5 { Next::Done(done) } else { Next::Again(done + 1) })
+    });
+    looped.await
+}
+
+async fn a_loop_continues_in_its_iteration(engine: TestEngine) {
+    let worker = engine.worker((looping, work)).await;
+    let run = engine.client.start(looping, ()).await.unwrap();
+    assert!(run.output().await.is_err());
+    engine.steps.log("fixed bad");
+    let at = event(&engine, run.id(), "step_failed", 0).await;
+    let copy = fork(run.fork().at(at)).await;
+    assert_eq!(copy.output().await.unwrap(), 5);
+    assert_eq!((engine.steps.count("began good 2"), engine.steps.count("began before")), (1, 1));
+    assert_eq!((engine.steps.count("began bad"), engine.steps.count("began good 4")), (2, 1));
+    // The iteration of the fork is not skipped, so a later replay knows what is the fork's.
+    worker.stop().await.unwrap();
+    let _worker = engine.worker((looping, work)).await;
+    let end = event(&engine, copy.id(), "run_completed", 0).await;
+    let again = fork(copy.fork().at(end)).await;
+    assert_eq!(again.output().await.unwrap(), 5);
+    assert_eq!(engine.steps.count("began bad"), 2);
+}
+
+async fn a_cut_before_a_loop_records_it_anew(engine: TestEngine) {
+    let _worker = engine.worker((looping, work)).await;
+    let run = engine.client.start(looping, ()).await.unwrap();
+    assert!(run.output().await.is_err());
+    engine.steps.log("fixed bad");
+    let at = event(&engine, run.id(), "loop_started", 0).await;
+    let copy = fork(run.fork().at(at)).await;
+    assert_eq!(copy.output().await.unwrap(), 5);
+    assert_eq!((engine.steps.count("began good 2"), engine.steps.count("began before")), (2, 1));
+}
+
+#[workflow]
+async fn generations(ctx: Context, (done, of): (u32, u32)) -> Result<u64, Error> {
+    ctx.step(work, format!("{done} of {of}")).await?;
+    ctx.hook::<u32>("go").await?;
+    if done < of { ctx.continue_as(&(done + 1, of)) } else { Ok(ctx.generation()) }
+}
+
+async fn a_generation_can_begin_in_the_last_copied_poll(engine: TestEngine) {
+    let _worker = engine.worker((generations, work)).await;
+    let run = engine.client.start(generations, (1, 2)).await.unwrap();
+    engine.send(run.id(), "go", 1).await;
+    engine.wait_for_history(run.id(), |history| history.contains("run_continued")).await;
+    let at = event(&engine, run.id(), "run_continued", 0).await;
+    let copy = fork(run.fork().at(at)).await;
+    engine.send(copy.id(), "go", 1).await;
+    assert_eq!(copy.output().await.unwrap(), 2);
+    assert_eq!((engine.steps.count("began 1 of 2"), engine.steps.count("began 2 of 2")), (1, 2));
+    // In the second generation.
+    let at = event(&engine, run.id(), "step_completed", 1).await + 1;
+    let later = fork(run.fork().at(at)).await;
+    assert_eq!(engine.view(later.id()).await.generation, 2);
+    engine.send(later.id(), "go", 1).await;
+    assert_eq!(later.output().await.unwrap(), 2);
+    assert_eq!(engine.steps.count("began 2 of 2"), 2);
+}
+
+async fn an_event_of_a_deleted_generation_refuses_the_fork(engine: TestEngine) {
+    let _worker = engine.worker((generations, work)).await;
+    let run = engine.client.start(generations, (1, 4)).await.unwrap();
+    for generation in 1..=4 {
+        engine.wait_for_view(run.id(), |view| view.generation == generation && !view.waits.is_empty()).await;
+        engine.send(run.id(), "go", 1).await;
+    }
+    assert_eq!(run.output().await.unwrap(), 4);
+    // As the engine does when many events are skipped.
+    engine.world.delete_turns(run.id(), 1..6, &[]).await.unwrap();
+    let reason = refusal(&engine, run.id(), 4).await;
+    assert!(reason.contains("belong to a generation") && reason.contains("is deleted"), "{reason}");
+}
+
+async fn a_cut_in_a_retried_part_is_the_cut_point_of_the_retry(engine: TestEngine) {
+    #[workflow]
+    async fn fragile(ctx: Context) -> Result<String, Error> {
+        ctx.step(work, "one".to_owned()).await?;
+        ctx.step(work, "bad".to_owned()).await
+    }
+    let _worker = engine.worker((fragile, work)).await;
+    let run = engine.client.start(fragile, ()).await.unwrap();
+    assert!(run.output().await.is_err());
+    engine.steps.log("fixed bad");
+    assert_eq!(engine.client.retry(run.id()).await.unwrap(), Controlled::Requested);
+    assert_eq!(run.output().await.unwrap(), "bad");
+    let failed = event(&engine, run.id(), "step_failed", 0).await;
+    let retried = event(&engine, run.id(), "run_retried", 0).await;
+    assert_eq!(run.fork().at(retried).dry_run().await.unwrap().at, failed);
+    for at in [failed, retried, retried + 1] {
+        let copy = fork(run.fork().at(at)).await;
+        assert_eq!(copy.output().await.unwrap(), "bad", "{at}");
+    }
+    assert_eq!((engine.steps.count("began one"), engine.steps.count("began bad")), (1, 5));
+}
+
+async fn a_fork_is_retried_only_from_what_it_did_itself(engine: TestEngine) {
+    #[workflow]
+    async fn two(ctx: Context) -> Result<String, Error> {
+        ctx.step(work, "one".to_owned()).await?;
+        ctx.step(work, "bad".to_owned()).await
+    }
+    let _worker = engine.worker((two, work)).await;
+    let run = engine.client.start(two, ()).await.unwrap();
+    assert!(run.output().await.is_err());
+    let copy = fork(run.fork().at(event(&engine, run.id(), "step_failed", 0).await)).await;
+    assert!(copy.output().await.is_err());
+    let early = engine.client.retry(copy.id()).from(OpNumber(0)).await.unwrap_err();
+    assert_eq!(early.kind(), ErrorKind::Conflict);
+    assert!(early.to_string().contains("operation 0 ended before the run was forked"), "{early}");
+    engine.steps.log("fixed bad");
+    assert_eq!(engine.client.retry(copy.id()).await.unwrap(), Controlled::Requested);
+    assert_eq!(copy.output().await.unwrap(), "bad");
+    assert_eq!(engine.steps.count("began one"), 1);
+}
+
+async fn a_terminated_fork_leaves_the_other_runs_children_alone(engine: TestEngine) {
+    #[workflow]
+    async fn parent(ctx: Context) -> Result<(), Error> {
+        // Dropped, and cancelled when the run ends.
+        let child = ctx.child(answered, ());
+        futures_util::future::select(Box::pin(child), Box::pin(ctx.sleep("1m"))).await;
+        ctx.hook::<u32>("end").await?;
+        Ok(())
+    }
+    let _worker = engine.worker((parent, answered)).await;
+    let run = engine.client.start(parent, ()).await.unwrap();
+    engine.run_to("2m").await;
+    engine.wait_for_history(run.id(), |history| history.contains("hook_opened")).await;
+    let child = engine.client.operations(run.id()).await.unwrap()[0].child.unwrap();
+    let end = engine.client.events(run.id()).await.unwrap().len() as u64;
+    let copies = [fork(run.fork().at(end)).await, fork(run.fork().at(end)).await];
+    for copy in &copies {
+        engine.wait_for_status(copy.id(), Status::Waiting).await;
+    }
+    engine.client.terminate(copies[0].id(), "not needed").await.unwrap();
+    assert!(copies[0].output().await.is_err());
+    engine.send(copies[1].id(), "end", 1).await;
+    copies[1].output().await.unwrap();
+    engine.settle().await;
+    assert_eq!(engine.status(child).await, Status::Waiting);
+    engine.send(run.id(), "end", 1).await;
+    run.output().await.unwrap();
+    engine.wait_for_status(child, Status::Cancelled).await;
+}
+
+async fn a_fork_that_is_terminated_before_it_began_undoes_nothing(engine: TestEngine) {
+    let worker = engine.worker((order, work, undo)).await;
+    let run = engine.client.start(order, ()).await.unwrap();
+    assert!(run.output().await.is_err());
+    worker.stop().await.unwrap();
+    let at = event(&engine, run.id(), "step_completed", 1).await + 1;
+    let copy = fork(run.fork().at(at)).await;
+    engine.client.terminate(copy.id(), "not needed").compensating().await.unwrap();
+    let _worker = engine.worker((order, work, undo)).await;
+    assert!(copy.output().await.is_err());
+    assert_eq!(engine.steps.count("undid one"), 1, "that of the other run");
+    let retried = engine.client.retry(copy.id()).from(OpNumber(0)).await.unwrap_err();
+    assert!(retried.to_string().contains("before the run was forked"), "{retried}");
+}
