@@ -19,8 +19,7 @@ pub(crate) use self::reading::{
     AuditCommand, AuditListArgs, FailureCommand, HookCommand, HookListArgs, QueueCommand,
 };
 pub(crate) use self::run::{
-    ForkArgs,
-    AskArgs, ControlArgs, EventsArgs, ExportArgs, OutputArgs, PayloadArgs, RestartArgs, RetryArgs,
+    AskArgs, ControlArgs, EventsArgs, ExportArgs, ForkArgs, OutputArgs, PayloadArgs, RestartArgs, RetryArgs,
     RunCommand, SendArgs, ShowArgs, StartArgs, StepsArgs, StreamCommand, TailArgs, WakeArgs,
 };
 pub(crate) use self::schedule::{

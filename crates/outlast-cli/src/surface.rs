@@ -11,16 +11,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use outlast::{RunId, Worker};
 use outlast_api::{
-    ForkPlanJson, ForkRequest,
     AuditFilter, AuditJson, BackfillRequest, BackfilledJson, BatchJson, BatchRequest, BulkJson, BulkPreview,
     BulkRequest, BulkStopRequest, CancelRequest, ChildrenJson, ChunkFilter, ChunkListJson, ControlledJson,
     CountsJson, EventFilter, EventJson, ExplanationJson, FailureDetailJson, FailureFilter, FailureListJson,
-    FiringJson, HookFilter, ItemPage, OpenHookJson, OperationFilter, OperationJson, OutputJson, PageRequest,
-    PauseRequest, Problem, PruneRequest, PrunedJson, QueueDetailJson, QueueListJson, ResolveJson,
-    RestartRequest, RetryRunRequest, RunFilter, RunJson, ScheduleControlledJson, ScheduleDefinition,
-    ScheduleFilter, ScheduleJson, SchedulePauseRequest, SchedulesControlledJson, SchedulesRequest,
-    SendRequest, SentJson, StartRequest, StartedJson, StateJson, StreamListJson, TerminateRequest,
-    WakeRequest, WorkerListJson, WorkflowDetailJson, WorkflowListJson, WorldJson,
+    FiringJson, ForkPlanJson, ForkRequest, HookFilter, ItemPage, OpenHookJson, OperationFilter,
+    OperationJson, OutputJson, PageRequest, PauseRequest, Problem, PruneRequest, PrunedJson, QueueDetailJson,
+    QueueListJson, ResolveJson, RestartRequest, RetryRunRequest, RunFilter, RunJson, ScheduleControlledJson,
+    ScheduleDefinition, ScheduleFilter, ScheduleJson, SchedulePauseRequest, SchedulesControlledJson,
+    SchedulesRequest, SendRequest, SentJson, StartRequest, StartedJson, StateJson, StreamListJson,
+    TerminateRequest, WakeRequest, WorkerListJson, WorkflowDetailJson, WorkflowListJson, WorldJson,
 };
 
 pub use self::connection::RemoteError;

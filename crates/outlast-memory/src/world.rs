@@ -13,8 +13,7 @@ use outlast_core::time::event_or_time;
 use outlast_core::world::Answers;
 use outlast_core::{
     Beat, Busy, ChangeSignal, ClaimRequest, Clock, Committed, Counts, Delivered, Description, Effects, Ended,
-    Fork,
-    FailureQuery, FlagCounts, HeartbeatDetails, HeldRun, Join, MarkCounts, Marks, Message, MessageId,
+    FailureQuery, FlagCounts, Fork, HeartbeatDetails, HeldRun, Join, MarkCounts, Marks, Message, MessageId,
     NewMessage, NewRecord, Page, Pruned, QuarantineChange, QueueView, RecordQuery, Reopen, Report, RunId,
     RunQuery, RunView, RunWatch, RunWatchers, Sent, SessionId, Start, Started, StateView, StoredRecord,
     StoredReply, StreamPage, StreamView, StreamWrite, StreamWritten, Timestamp, TokenHash, TokenView, Turn,

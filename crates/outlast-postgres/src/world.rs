@@ -14,8 +14,7 @@ use outlast_core::time::event_or_time;
 use outlast_core::turn::HeldRun;
 use outlast_core::world::Answers;
 use outlast_core::{
-    Fork,
-    Beat, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, FailureQuery, FlagCounts,
+    Beat, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, FailureQuery, FlagCounts, Fork,
     HeartbeatDetails, Join, MarkCounts, Marks, Message, MessageId, NewMessage, NewRecord, OutcomeSlot, Page,
     Pruned, QuarantineChange, QueueView, RecordQuery, Reopen, Report, RunId, RunQuery, RunView, RunWatch,
     Sent, SessionId, Start, Started, StateView, StoredRecord, StoredReply, StreamPage, StreamView,

@@ -19,8 +19,7 @@ use outlast_core::turn::{BasedOn, HeldRun};
 use outlast_core::world::Answers;
 use outlast_core::{
     Beat, Busy, ChangeSignal, ClaimRequest, Clock, Committed, Counts, Description, Ended, FailureQuery,
-    Fork,
-    FlagCounts, HeartbeatDetails, Join, MarkCounts, Marks, Message, MessageId, NewMessage, NewRecord,
+    FlagCounts, Fork, HeartbeatDetails, Join, MarkCounts, Marks, Message, MessageId, NewMessage, NewRecord,
     OutcomeSlot, Page, Pruned, QuarantineChange, QueueView, RecentlyStarted, RecordQuery, Reopen, Report,
     RunId, RunQuery, RunView, RunWatch, RunWatchers, Sent, SessionId, Start, Started, StateView,
     StoredRecord, StoredReply, StreamPage, StreamView, StreamWrite, StreamWritten, Timestamp, TokenHash,

@@ -80,13 +80,13 @@ mod testing;
 
 pub use outlast_core as core;
 pub use outlast_core::{
-    ForkPlan, PlannedOutput,
     AttemptId, AttemptView, Binary, ChunkKind, ChunkOrigin, Codec, Counts, DefinitionView, EndPlan, EndStep,
     ErrorClass, FailedCompensation, FailureKind, FailureQuery, FailureStrategy, FlagCounts, FlagFilter,
-    Headers, IntoDuration, ListOrder, MarkCounts, Marks, MessageId, OpNumber, OperationKind, OperationStatus,
-    OperationView, Page, ParentEnd, Payload, PayloadError, PlannedOperation, Policy, QueueView, Rejection,
-    Retry, RetryPlan, RunEnd, RunFailure, RunId, RunQuery, RunView, Status, StreamView, Stuck, StuckReason,
-    Tags, Timestamp, TimestampOutOfRange, Wait, WorkerView, World, WorldError,
+    ForkPlan, Headers, IntoDuration, ListOrder, MarkCounts, Marks, MessageId, OpNumber, OperationKind,
+    OperationStatus, OperationView, Page, ParentEnd, Payload, PayloadError, PlannedOperation, PlannedOutput,
+    Policy, QueueView, Rejection, Retry, RetryPlan, RunEnd, RunFailure, RunId, RunQuery, RunView, Status,
+    StreamView, Stuck, StuckReason, Tags, Timestamp, TimestampOutOfRange, Wait, WorkerView, World,
+    WorldError,
 };
 pub use outlast_macros::{select, step, workflow};
 pub use outlast_memory::MemoryWorld;
@@ -122,11 +122,10 @@ pub use bulk::{BulkProblem, BulkProgress, BulkState, BulkStop};
 pub use client::{
     AskCall, Attempting, Because, Bulk, BulkCall, BulkHandle, BulkRefusal, Cancel, Chunk, ChunkPage, Client,
     Compensating, ComputedSchedule, ConfirmedSchedule, Controlled, DurableBulkCall, EventView, EventsCall,
-    ForkCall,
-    Explanation, JoinedWorker, KeyedRun, ListCall, NextTry, OperationsCall, PauseCall, PostedAsk, Probe,
-    RestartCall, Retried, RetryCall, RunHandle, ScheduleBuilder, ScheduleCall, ScheduleHandle, SchedulePage,
-    SchedulesCall, SendCall, StartAndSendCall, StartCall, StartManyCall, StateWatch, Stopping, StreamCall,
-    StreamItem, StreamTail, TerminateCall, TokenDelivery, TokenSendCall, Waiting, Within, backup,
+    Explanation, ForkCall, JoinedWorker, KeyedRun, ListCall, NextTry, OperationsCall, PauseCall, PostedAsk,
+    Probe, RestartCall, Retried, RetryCall, RunHandle, ScheduleBuilder, ScheduleCall, ScheduleHandle,
+    SchedulePage, SchedulesCall, SendCall, StartAndSendCall, StartCall, StartManyCall, StateWatch, Stopping,
+    StreamCall, StreamItem, StreamTail, TerminateCall, TokenDelivery, TokenSendCall, Waiting, Within, backup,
 };
 pub use clock::SystemClock;
 pub use error::{Error, ErrorKind, StepError};

@@ -4,9 +4,8 @@ use super::CommandContext;
 use super::control::ControlVerb;
 use super::{access, audit, config, dev, doctor, mcp, new, program, serve, worker, workflow, world};
 use super::{
-    fork,
-    bulk_control, control, events, explain, failure, family, hook, list, queue, restart, retry, run_output,
-    schedule, send, show, start, steps, stream, watch,
+    bulk_control, control, events, explain, failure, family, fork, hook, list, queue, restart, retry,
+    run_output, schedule, send, show, start, steps, stream, watch,
 };
 use crate::app::WorkerCode;
 use crate::args::{

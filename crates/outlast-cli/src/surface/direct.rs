@@ -7,16 +7,15 @@ use outlast::core::duration::duration_text;
 use outlast::core::queue::BUILT_IN_QUEUE;
 use outlast::{Client, RunId, Worker};
 use outlast_api::{
-    ForkPlanJson, ForkRequest,
     AuditFilter, AuditJson, BackfillRequest, BackfilledJson, BatchJson, BatchRequest, BulkJson, BulkPreview,
     BulkRequest, BulkStopRequest, Caller, ChildrenJson, ChunkFilter, ChunkListJson, ControlledJson,
     CountsJson, EventFilter, EventJson, ExplanationJson, FailureDetailJson, FailureFilter, FailureListJson,
-    FiringJson, HookFilter, ItemPage, OpenHookJson, OperationFilter, OperationJson, OutputJson, OutputQuery,
-    PageRequest, Problem, ProblemCode, PruneRequest, PrunedJson, QueueDetailJson, QueueListJson, ResolveJson,
-    ResolveQuery, RestartRequest, RunFilter, RunJson, ScheduleControlledJson, ScheduleDefinition,
-    ScheduleFilter, ScheduleJson, SchedulePauseRequest, SchedulesControlledJson, SchedulesRequest,
-    SendRequest, SentJson, Service, StartRequest, StartedJson, StateJson, StreamListJson, WorkerListJson,
-    WorkflowDetailJson, WorkflowListJson, WorldJson,
+    FiringJson, ForkPlanJson, ForkRequest, HookFilter, ItemPage, OpenHookJson, OperationFilter,
+    OperationJson, OutputJson, OutputQuery, PageRequest, Problem, ProblemCode, PruneRequest, PrunedJson,
+    QueueDetailJson, QueueListJson, ResolveJson, ResolveQuery, RestartRequest, RunFilter, RunJson,
+    ScheduleControlledJson, ScheduleDefinition, ScheduleFilter, ScheduleJson, SchedulePauseRequest,
+    SchedulesControlledJson, SchedulesRequest, SendRequest, SentJson, Service, StartRequest, StartedJson,
+    StateJson, StreamListJson, WorkerListJson, WorkflowDetailJson, WorkflowListJson, WorldJson,
 };
 
 use outlast_server::start_built_ins;

@@ -6,16 +6,15 @@ use async_trait::async_trait;
 use outlast::core::duration::duration_text;
 use outlast::{IntoDuration, RunId, Worker};
 use outlast_api::{
-    ForkPlanJson, ForkRequest,
     AuditFilter, AuditJson, BackfillRequest, BackfilledJson, BatchJson, BatchRequest, BulkJson, BulkPreview,
     BulkRequest, BulkStopRequest, ChildrenJson, ChunkFilter, ChunkListJson, ControlledJson, CountsJson,
     EventFilter, EventJson, ExplanationJson, FailureDetailJson, FailureFilter, FailureListJson, FiringJson,
-    HookFilter, ItemPage, OpenHookJson, OperationFilter, OperationJson, OutputJson, OutputQuery, PageRequest,
-    Problem, PruneRequest, PrunedJson, QueryPairs, QueueDetailJson, QueueListJson, ResolveJson, ResolveQuery,
-    RestartRequest, RunFilter, RunJson, ScheduleControlledJson, ScheduleDefinition, ScheduleFilter,
-    ScheduleJson, SchedulePauseRequest, SchedulesControlledJson, SchedulesRequest, SendRequest, SentJson,
-    StartRequest, StartedJson, StateJson, StreamListJson, WorkerListJson, WorkflowDetailJson,
-    WorkflowListJson, WorldJson, path_segment,
+    ForkPlanJson, ForkRequest, HookFilter, ItemPage, OpenHookJson, OperationFilter, OperationJson,
+    OutputJson, OutputQuery, PageRequest, Problem, PruneRequest, PrunedJson, QueryPairs, QueueDetailJson,
+    QueueListJson, ResolveJson, ResolveQuery, RestartRequest, RunFilter, RunJson, ScheduleControlledJson,
+    ScheduleDefinition, ScheduleFilter, ScheduleJson, SchedulePauseRequest, SchedulesControlledJson,
+    SchedulesRequest, SendRequest, SentJson, StartRequest, StartedJson, StateJson, StreamListJson,
+    WorkerListJson, WorkflowDetailJson, WorkflowListJson, WorldJson, path_segment,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -3,14 +3,13 @@
 use outlast_api::{
     AuditJson, BackfillRequest, BackfilledJson, BatchJson, BatchRequest, BulkJson, BulkPreview, BulkRequest,
     BulkStopRequest, CancelRequest, ChildrenJson, ChunkListJson, ControlledJson, CountsJson, EventJson,
-    ForkPlanJson, ForkRequest,
-    ExplanationJson, FailureDetailJson, FailureListJson, FiringJson, MeJson, OpenHookJson, OperationJson,
-    OutputJson, PauseRequest, PruneRequest, PrunedJson, QueueDetailJson, QueueListJson, ReadinessJson,
-    ResolveJson, RestartRequest, RetryRunRequest, RunJson, ScheduleControlledJson, ScheduleDefinition,
-    ScheduleJson, SchedulePauseRequest, SchedulePreviewJson, SchedulePreviewRequest, SchedulesControlledJson,
-    SchedulesRequest, SendRequest, SentJson, StartRequest, StateJson, StatsJson, StreamListJson,
-    TerminateRequest, WakeRequest, WorkerJson, WorkerListJson, WorkflowDetailJson, WorkflowListJson,
-    WorldJson,
+    ExplanationJson, FailureDetailJson, FailureListJson, FiringJson, ForkPlanJson, ForkRequest, MeJson,
+    OpenHookJson, OperationJson, OutputJson, PauseRequest, PruneRequest, PrunedJson, QueueDetailJson,
+    QueueListJson, ReadinessJson, ResolveJson, RestartRequest, RetryRunRequest, RunJson,
+    ScheduleControlledJson, ScheduleDefinition, ScheduleJson, SchedulePauseRequest, SchedulePreviewJson,
+    SchedulePreviewRequest, SchedulesControlledJson, SchedulesRequest, SendRequest, SentJson, StartRequest,
+    StateJson, StatsJson, StreamListJson, TerminateRequest, WakeRequest, WorkerJson, WorkerListJson,
+    WorkflowDetailJson, WorkflowListJson, WorldJson,
 };
 use serde_json::{Value, json};
 

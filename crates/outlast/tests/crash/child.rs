@@ -14,8 +14,8 @@ use throwaway::wait_until_or;
 use crate::mixed_program::{Replay, StartOrder};
 use crate::process_folder::ProcessFolder;
 use crate::{
-    between_attempts, chain_program, compensating_program, diagnosis, during_sleep, failing_program, long_program,
-    mixed_program, retried_program, schedules, streaming, token_program, transfers,
+    between_attempts, chain_program, compensating_program, diagnosis, during_sleep, failing_program,
+    long_program, mixed_program, retried_program, schedules, streaming, token_program, transfers,
 };
 
 const SIGKILL: i32 = 9;
