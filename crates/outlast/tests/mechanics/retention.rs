@@ -105,7 +105,7 @@ async fn audited(ctx: Context) -> Result<String, Error> {
 
 async fn a_workflow_has_a_retention_of_its_own(engine: TestEngine) {
     let builder = engine.caching_builder().register((quick, naps, audited));
-    let builder = builder.retention("10d").retention_of("naps", "1d").retention_of("audited", "100d");
+    let builder = builder.retention("10d").retention_of("naps", "1d").retention_of("audited", "15d");
     let _worker = builder.start().await.unwrap();
     let audit = engine.client.start(audited, ()).await.unwrap();
     audit.output().await.unwrap();
@@ -120,7 +120,7 @@ async fn a_workflow_has_a_retention_of_its_own(engine: TestEngine) {
     assert!(is_there(&engine, kept).await, "a run in quarantine is never deleted");
     engine.advance("10d").await;
     assert!(!is_there(&engine, other).await && is_there(&engine, audit.id()).await);
-    engine.advance("90d").await;
+    engine.advance("5d").await;
     assert!(!is_there(&engine, audit.id()).await && is_there(&engine, kept).await);
 }
 
@@ -129,7 +129,7 @@ async fn only_the_named_workflow_is_deleted_without_a_general_retention(engine: 
     let _worker = builder.start().await.unwrap();
     let other = completed(&engine).await;
     let nap = slow_in(&engine, "1h").await;
-    engine.advance("1000d").await;
+    engine.advance("10d").await;
     assert!(!is_there(&engine, nap).await && is_there(&engine, other).await);
 }
 
