@@ -67,7 +67,7 @@ pub enum Action {
 
 impl Action {
     /// All actions.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Start,
         Self::StartBatch,
         Self::Send,

@@ -116,6 +116,8 @@ fn command_of(site: &Site, workflows: &[WorkflowJson], form: &SentForm) -> Marku
     let workflow = serde_json::Value::from(workflow);
     let body = format!("{{\"workflow\":{workflow},\"input\":{input}}}");
     as_command(site, &command, &curl("POST", "/api/runs", Some(&body)))
+}
+
 fn field_of<'a>(form: &'a SentForm, name: &'a str, label: &'a str, hint: &'a str) -> Field<'a> {
     Field { name, label, hint, value: form.text(name).unwrap_or_default(), error: None }
 }

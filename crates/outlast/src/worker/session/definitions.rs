@@ -90,7 +90,6 @@ async fn store(world: &dyn World, mut own: Vec<NewRecord>, now: Timestamp) -> Re
 
 #[cfg(test)]
 mod tests {
-    use outlast_core::Clock;
     use outlast_memory::MemoryWorld;
     use outlast_testkit::TestClock;
 
