@@ -172,8 +172,8 @@ mod tests {
     fn workloads_that_a_world_lacks_are_skipped_or_refused() {
         assert_eq!(ids("--world memory"), ["B1", "B2", "B3", "B4", "B5", "BF", "BM", "BI"]);
         let postgres = [
-            "B1", "B2", "B3", "B4", "B5", "B6", "B7", "B9", "B10", "BF", "BI", "BW", "BST", "BSH", "BIT",
-            "BR", "BTX",
+            "B1", "B2", "B3", "B4", "B5", "B6", "B7", "B9", "B10", "B12", "B13", "B14", "B15", "BP", "BF",
+            "BI", "BW", "BST", "BSH", "BIT", "BR", "BTX",
         ];
         assert_eq!(ids("--world postgres"), postgres);
         let error = options("--world memory --only B1,B7").unwrap_err();

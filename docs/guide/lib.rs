@@ -43,6 +43,7 @@ pages! {
     Dashboard = "dashboard.md",
     Looking = "looking.md",
     Controlling = "controlling.md",
+    Forks = "forks.md",
     Logging = "logging.md",
     MetricsAndTraces = "metrics-and-traces.md",
     Deployment = "deployment.md",

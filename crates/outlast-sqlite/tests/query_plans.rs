@@ -32,7 +32,7 @@ const ALLOWED_SCANS: [(&str, &str); 12] = [
 ];
 
 /// The steps of each statement's plan, in any order.
-const PLANS: [(&str, &[&str]); 97] = [
+const PLANS: [(&str, &[&str]); 100] = [
     (
         "chunks_read",
         &[
@@ -139,6 +139,9 @@ const PLANS: [(&str, &[&str]); 97] = [
     ("run_release", &["PRIMARY KEY (id=?)"]),
     ("run_is_ready", &["PRIMARY KEY (id=?)"]),
     ("run_holder", &["sessions USING PRIMARY KEY (id=?)", "runs USING PRIMARY KEY (id=?)"]),
+    ("run_format", &["PRIMARY KEY (id=?)"]),
+    ("turns_before", &["COVERING INDEX turns_by_run (run=? AND seq<?)"]),
+    ("turns_copy", &["INDEX turns_by_run (run=? AND seq<?)"]),
     ("run_marks", &["PRIMARY KEY (id=?)"]),
     ("run_owner", &["PRIMARY KEY (id=?)"]),
     ("run_set_marks", &["PRIMARY KEY (id=?)"]),

@@ -22,10 +22,10 @@ async fn waits(ctx: Context, _text: String) -> Result<(), Error> {
     ctx.hook("go").await
 }
 
-/// The resident memory of this process, in MiB.
+/// The resident memory of this process without mapped files, such as that of the world, in MiB.
 fn resident_mb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
 }
 

@@ -70,7 +70,7 @@ mod tests {
             let path = match action {
                 // Many starts are lines of a file.
                 Action::Start | Action::StartBatch => "start".to_owned(),
-                Action::Send => "send".to_owned(),
+                Action::Send | Action::SendToToken => "send".to_owned(),
                 // A command with a filter instead of a run.
                 Action::Bulk => "run cancel".to_owned(),
                 Action::StopBulk => "bulk stop".to_owned(),

@@ -87,7 +87,7 @@ pub async fn forks_are_counted_and_found_by_their_tag(case: Case) {
     let counts = case.counts().await;
     assert_eq!((counts[&Status::Pending], counts[&Status::Completed]), (1, 1));
     let tags = Tags::from([(FORKED_FROM.to_owned(), of.to_string())]);
-    assert_eq!(case.listed(RunQuery { tags, ..RunQuery::default() }).await, [fork.start.run]);
+    assert_eq!(case.listed(RunQuery { tags, limit: 10, ..RunQuery::default() }).await, [fork.start.run]);
 }
 
 /// Repeating the call changes nothing, whatever has become of both runs since.

@@ -13,6 +13,7 @@ use crate::app::App;
 use crate::pages::problem::{Answer, OnSite, Refusal};
 use crate::pages::run::run_id;
 use crate::site::Site;
+use crate::ui::command::{as_command, curl, quoted};
 use crate::ui::fields::{Field, token};
 use crate::ui::layout::Page;
 use crate::ui::words;
@@ -100,7 +101,7 @@ async fn page(app: &App, site: &Site, id: &str, form: &ForkForm) -> Answer {
                  now. Steps that had completed do not run again. This run does not change." }
             (plan_of(plan.as_ref()))
             (fields(site, &run, form, wrong.as_ref()))
-            (as_command(site, &run, form))
+            (command_of(site, &run, form))
         }
     };
     Ok(Page::new("Fork run", body).response(site))
@@ -178,18 +179,28 @@ fn fields(site: &Site, run: &RunJson, form: &ForkForm, wrong: Option<&(&str, Str
     }
 }
 
-fn as_command(site: &Site, run: &RunJson, form: &ForkForm) -> Markup {
-    let event = if form.event.is_empty() { "N" } else { &form.event };
-    let command = match form.outputs.is_empty() {
-        true => format!("outlast run fork {} --event {event}", run.id),
-        false => format!("outlast run fork {} --output OP=JSON", run.id),
-    };
-    html! {
-        details.command {
-            summary { "As a command" }
-            pre { (command) (crate::ui::parts::copy(site, &command, "the command")) }
+/// The same fork as a command and as a request, with what the form contains.
+fn command_of(site: &Site, run: &RunJson, form: &ForkForm) -> Markup {
+    let mut command = format!("outlast run fork {}", run.id);
+    let body = match form.request() {
+        Ok(request) if !form.is_empty() => {
+            if let Some(event) = request.event {
+                command.push_str(&format!(" --event {event}"));
+            }
+            for (op, output) in &request.outputs {
+                command.push_str(&format!(" --output {}", quoted(&format!("{op}={output}"))));
+            }
+            if request.force {
+                command.push_str(" --force");
+            }
+            serde_json::to_string(&request).unwrap_or_default()
         }
-    }
+        _ => {
+            command.push_str(" --event N");
+            "{\"event\":N}".to_owned()
+        }
+    };
+    as_command(site, &command, &curl("POST", &format!("/api/runs/{}/fork", run.id), Some(&body)))
 }
 
 /// `POST /runs/{id}/fork`: explains or forks.

@@ -48,6 +48,7 @@ fn body(route: &RouteInfo) -> Option<String> {
             json!({ "from": "2026-01-01T00:00:00Z", "to": "2026-01-01T03:00:00Z", "dry_run": true })
         }
         "/api/bulk/{id}/stop" => json!({}),
+        "/api/runs/{id}/fork" => json!({ "event": 1 }),
         "/api/schedules/{id}" => json!({ "every": "1h", "workflow": "nap" }),
         "/api/world/prune" => json!({ "ended_before": "2000-01-01T00:00:00Z" }),
         _ => json!({}),
