@@ -267,7 +267,7 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     async fn reopen(&self, reopen: Reopen) -> Result<Sent, WorldError>;
 
     /// Starts a run with the events of another one before a cut: one atomic change. The run is `pending` and ready at once,
-    /// with the row of its start, the [columns](Fork::columns) of the fork, the turns, and the messages in its inbox. The
+    /// with the row of its start, the columns of the fork, the turns, and the messages in its inbox. The
     /// turns are those of the other run before event `at` of the origin, with their numbers, times, ids and builds; the
     /// rewritten ones stand in the place of those with the same first events. The last turn of the row is the last of
     /// them. Its format is at least that of the other run, and that of its rewritten turns. Neither row nor history of the
