@@ -1,9 +1,11 @@
 //! Metrics, and the description of the API.
 
+use std::time::Duration;
+
 use outlast_api::ProblemCode;
 use serde_json::json;
 
-use crate::common::Api;
+use crate::common::{Answer, Api};
 use crate::exposition::parse;
 
 #[tokio::test]
@@ -16,7 +18,7 @@ async fn metrics_are_text_of_prometheus_with_known_labels() {
     let mut evil = crate::common::request(axum::http::Method::GET, "/api/runs", None);
     evil.headers_mut().insert("host", "evil.example".parse().unwrap());
     api.send(evil).await.expect(421).refused(ProblemCode::WrongHost);
-    let answer = api.get("/metrics").await.expect(200);
+    let answer = metrics_after_the_end(&api).await;
     assert!(answer.header("content-type").starts_with("text/plain; version=0.0.4"));
     for line in [
         "outlast_runs{status=\"completed\"} 1",
@@ -30,13 +32,31 @@ async fn metrics_are_text_of_prometheus_with_known_labels() {
     }
     assert!(!answer.text.contains(&id), "ids are never labels");
     let families = parse(&answer.text);
-    let ended = &families["outlast_runs_ended_total"];
-    let labels = [("workflow", "checkout"), ("status", "completed")];
-    assert_eq!(ended.value("outlast_runs_ended_total", &labels), Some(1.0));
     let attempts = &families["outlast_step_attempts_total"];
     let labels = [("step", "charge"), ("outcome", "completed")];
     assert_eq!(attempts.value("outlast_step_attempts_total", &labels), Some(1.0));
     api.stop().await;
+}
+
+/// The metrics when they count the end of the run, which they do after its output is known.
+async fn metrics_after_the_end(api: &Api) -> Answer {
+    let labels = [("workflow", "checkout"), ("status", "completed")];
+    let counted = async {
+        loop {
+            let answer = api.get("/metrics").await.expect(200);
+            let ended = parse(&answer.text)
+                .get("outlast_runs_ended_total")
+                .and_then(|ended| ended.value("outlast_runs_ended_total", &labels));
+            match ended {
+                Some(ended) if ended > 0.0 => {
+                    assert_eq!(ended, 1.0);
+                    return answer;
+                }
+                _ => tokio::task::yield_now().await,
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), counted).await.expect("the end of the run is counted")
 }
 
 #[tokio::test]
