@@ -36,9 +36,16 @@ pub(crate) async fn admit(State(app): State<App>, mut request: Request, next: Ne
             let checked = check_peer(peer).and_then(|()| check_not_forwarded(request.headers()));
             checked.and_then(|()| check_host(request.headers(), allowed)).map(|()| Caller::local())
         }
-        Admission::Callers => request.extensions().get::<Caller>().cloned().ok_or_else(|| {
-            Problem::new(ProblemCode::Unauthenticated, "the application has not let this request through")
-        }),
+        Admission::Callers => {
+            let allowed = &app.config.allowed_hosts;
+            let checked = if allowed.is_empty() { Ok(()) } else { check_host(request.headers(), allowed) };
+            checked.and_then(|()| {
+                request.extensions().get::<Caller>().cloned().ok_or_else(|| {
+                    let detail = "the application has not let this request through";
+                    Problem::new(ProblemCode::Unauthenticated, detail)
+                })
+            })
+        }
         Admission::Keys(keys) => {
             let site = Site::of_stranger(&app, &request);
             if !app.config.allowed_hosts.is_empty()

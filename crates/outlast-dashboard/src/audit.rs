@@ -58,7 +58,11 @@ impl FormTarget {
                 Self { run: run.parse().ok(), ..of(Action::StopBulk, "/bulk/{id}/stop") }
             }
             ["runs", run, verb] => {
-                let action = if *verb == "send" { Some(Action::Send) } else { control(verb) };
+                let action = match *verb {
+                    "send" => Some(Action::Send),
+                    "fork" => Some(Action::Fork),
+                    verb => control(verb),
+                };
                 let known = action.map(|action| of(action, &format!("/runs/{{id}}/{verb}")));
                 Self { run: run.parse().ok(), ..known.unwrap_or_else(Self::unknown) }
             }
@@ -177,6 +181,7 @@ mod tests {
         for (path, expected) in [
             (format!("/runs/{run}/cancel"), "cancel"),
             (format!("/runs/{run}/send"), "send"),
+            (format!("/runs/{run}/fork"), "fork"),
             ("/runs/new".to_owned(), "start"),
             ("/runs/bulk".to_owned(), "bulk"),
             ("/runs/selected".to_owned(), "bulk"),

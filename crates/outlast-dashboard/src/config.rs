@@ -36,7 +36,7 @@ impl DashboardConfig {
     }
 
     /// The application in front decides: a layer inserts a [`Caller`](outlast_api::Caller) into the extensions of each
-    /// request. A request without one is refused. The layer is also responsible for checking the host.
+    /// request. A request without one is refused. The host is checked as soon as [one is given](Self::allow_host).
     pub fn callers() -> Self {
         Self::new(Admission::Callers)
     }

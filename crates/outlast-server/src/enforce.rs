@@ -64,10 +64,12 @@ async fn answer(state: &AppState, route: &RouteInfo, request: Request, next: Nex
         Ok(None) => {}
         Err(Refusal { problem, caller }) => {
             state.metrics.refused(&problem.code);
+            // Requests of unknown callers are counted and not logged: there may be any number of them.
+            let is_known = caller.is_some();
             if let Some(caller) = caller {
                 state.audit_refusal(&mut parts, route, &caller, &problem).await;
             }
-            if let Some(action) = route.action.filter(|_| problem.is(ProblemCode::Forbidden)) {
+            if let Some(action) = route.action.filter(|_| is_known && problem.is(ProblemCode::Forbidden)) {
                 tracing::warn!(target: AUDIT, %action, route = route.path, on = target, why = problem.detail, "refused");
             }
             return ProblemReply::from(problem).into_response();

@@ -15,6 +15,9 @@ pub const GENERATED_TOKEN_PREFIX: &str = "olt_";
 /// The hexadecimal digits that follow the prefix.
 const GENERATED_TOKEN_DIGITS: usize = 64;
 
+/// So many digits after the prefix are the beginning of a token: a preview may end within one.
+const HIDDEN_DIGITS_MIN: usize = 8;
+
 /// A text that stands for a token: the same for the same token, and different for different ones. It is as long as a
 /// generated token.
 pub fn hidden_token(token: &str) -> Arc<str> {
@@ -34,15 +37,18 @@ pub fn without_generated_tokens(text: &[u8]) -> Option<Vec<u8>> {
         text.get(from..).and_then(|rest| rest.windows(prefix.len()).position(|part| part == prefix))
     {
         let begin = from + found;
-        let end = begin + prefix.len() + GENERATED_TOKEN_DIGITS;
-        let token = text.get(begin..end).and_then(|token| std::str::from_utf8(token).ok());
-        let token =
-            token.filter(|token| token[prefix.len()..].bytes().all(|digit| digit.is_ascii_hexdigit()));
-        from = begin + prefix.len();
-        if let Some(token) = token {
-            let changed = changed.get_or_insert_with(|| text.to_vec());
-            changed[begin..end].copy_from_slice(hidden_token(token).as_bytes());
-            from = end;
+        let digits = text[begin + prefix.len()..].iter().take(GENERATED_TOKEN_DIGITS);
+        let digits = digits.take_while(|byte| byte.is_ascii_hexdigit()).count();
+        from = begin + prefix.len() + digits;
+        if digits < HIDDEN_DIGITS_MIN {
+            continue;
+        }
+        let changed = changed.get_or_insert_with(|| text.to_vec());
+        match std::str::from_utf8(&text[begin..from]) {
+            Ok(token) if digits == GENERATED_TOKEN_DIGITS => {
+                changed[begin..from].copy_from_slice(hidden_token(token).as_bytes());
+            }
+            _ => changed[begin + prefix.len()..from].fill(b'x'),
         }
     }
     changed
@@ -93,6 +99,10 @@ mod tests {
             .replace(&token("b"), &hidden_token(&token("b")));
         assert_eq!(hidden(&text), expected);
         assert_eq!(hidden_token(&token("a")).len(), token("a").len());
+        let cut = &token("c")[..token("c").len() - 1];
+        for end in ["", "\""] {
+            assert_eq!(hidden(&format!("a {cut}{end}")), format!("a olt_{}{end}", "x".repeat(63)));
+        }
         for text in ["", "olt_", "olt_ab", &format!("olt_{}", "x".repeat(64)), &token("a")[1..]] {
             assert_eq!(without_generated_tokens(text.as_bytes()), None, "{text}");
         }

@@ -55,7 +55,8 @@ impl HistoryIndex {
             }
         }
         index.resumes = history.resumes.iter().map(|resume| (resume.after, resume.clone())).collect();
-        let is_delivery = |event: &&Event| !event.is_decision();
+        // A fork may be met between two requests of one poll, so it is not counted.
+        let is_delivery = |event: &&Event| !event.is_decision() && !matches!(event, Event::RunForked(_));
         index.deliveries_left = is_continued.then(|| history.events().filter(is_delivery).count());
         index
     }

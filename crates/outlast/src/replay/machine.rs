@@ -176,11 +176,11 @@ impl Machine {
         machine.match_requests(&mut requested, &mut cursor)?;
         while let Some(event) = cursor.next() {
             machine.set_place(&cursor);
-            let mut table = machine.state.table.lock();
-            if let Some(history) = &mut table.history {
+            if !matches!(event, Event::RunForked(_))
+                && let Some(history) = &mut machine.state.table.lock().history
+            {
                 history.delivered();
             }
-            drop(table);
             machine.count_copied_delivery();
             let applied = if event.is_decision() || machine.ended.is_some() {
                 Err(machine.diverged(Some(&event), None))
@@ -349,14 +349,16 @@ impl Machine {
         cursor: &mut Cursor,
         remaining: &mut VecDeque<Event>,
     ) -> Result<Option<Event>, Stuck> {
-        let recorded = cursor.next();
-        let Some(Event::RunForked(forked)) = &recorded else { return Ok(recorded) };
-        self.set_place(cursor);
-        self.count_copied_delivery();
-        let mut requested = Vec::new();
-        self.apply_forked(forked, &mut requested)?;
-        remaining.extend(requested);
-        Ok(cursor.next())
+        loop {
+            let recorded = cursor.next();
+            // A fork of a fork may have two of them in a row.
+            let Some(Event::RunForked(forked)) = &recorded else { return Ok(recorded) };
+            self.set_place(cursor);
+            self.count_copied_delivery();
+            let mut requested = Vec::new();
+            self.apply_forked(forked, &mut requested)?;
+            remaining.extend(requested);
+        }
     }
 
     fn set_place(&self, cursor: &Cursor) {
