@@ -11,6 +11,7 @@ on_every_world! {
     recorded_values_times_and_random_numbers_are_the_same,
     a_fork_of_the_start_alone_runs_everything_again,
     the_cut_may_be_between_two_requests,
+    a_fork_is_forked_between_its_own_requests,
     a_step_gets_another_output,
     several_operations_get_other_outputs,
     a_hook_and_a_child_get_other_outputs,
@@ -134,16 +135,17 @@ async fn a_fork_of_the_start_alone_runs_everything_again(engine: TestEngine) {
     assert!(reason.contains("restart the run instead"), "{reason}");
 }
 
+#[workflow]
+async fn both(ctx: Context) -> Result<String, Error> {
+    let one = ctx.step(work, "one".to_owned());
+    let nap = ctx.sleep("1h");
+    let two = ctx.step(work, "two".to_owned());
+    let (one, nap, two) = futures_util::join!(one, nap, two);
+    nap?;
+    Ok(format!("{} {}", one?, two?))
+}
+
 async fn the_cut_may_be_between_two_requests(engine: TestEngine) {
-    #[workflow]
-    async fn both(ctx: Context) -> Result<String, Error> {
-        let one = ctx.step(work, "one".to_owned());
-        let nap = ctx.sleep("1h");
-        let two = ctx.step(work, "two".to_owned());
-        let (one, nap, two) = futures_util::join!(one, nap, two);
-        nap?;
-        Ok(format!("{} {}", one?, two?))
-    }
     let _worker = engine.worker((both, work)).await;
     let run = engine.client.start(both, ()).await.unwrap();
     engine.run_to("2h").await;
@@ -157,6 +159,24 @@ async fn the_cut_may_be_between_two_requests(engine: TestEngine) {
     assert_eq!(fork.output().await.unwrap(), "one two");
     let history = engine.history(fork.id()).await;
     assert!(history.starts_with("0 step_started work\nrun_forked\n1 timer_started"), "{history}");
+}
+
+async fn a_fork_is_forked_between_its_own_requests(engine: TestEngine) {
+    let _worker = engine.worker((both, work)).await;
+    let run = engine.client.start(both, ()).await.unwrap();
+    engine.run_to("2h").await;
+    let first = fork(run.fork().at(event(&engine, run.id(), "timer_started", 0).await)).await;
+    engine.run_to("4h").await;
+    // Directly behind the event of the first fork, and behind one more request of the same poll.
+    for (kind, nth) in [("timer_started", 0), ("step_started", 1)] {
+        let at = event(&engine, first.id(), kind, nth).await;
+        let second = fork(first.fork().at(at)).await;
+        engine.settle().await;
+        engine.advance("2h").await;
+        assert_eq!(second.output().await.unwrap(), "one two");
+        let history = engine.history(second.id()).await;
+        assert_eq!(history.matches("run_forked").count(), 2, "{history}");
+    }
 }
 
 async fn a_step_gets_another_output(engine: TestEngine) {
