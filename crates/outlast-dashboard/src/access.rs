@@ -36,16 +36,7 @@ pub(crate) async fn admit(State(app): State<App>, mut request: Request, next: Ne
             let checked = check_peer(peer).and_then(|()| check_not_forwarded(request.headers()));
             checked.and_then(|()| check_host(request.headers(), allowed)).map(|()| Caller::local())
         }
-        Admission::Callers => {
-            let allowed = &app.config.allowed_hosts;
-            let checked = if allowed.is_empty() { Ok(()) } else { check_host(request.headers(), allowed) };
-            checked.and_then(|()| {
-                request.extensions().get::<Caller>().cloned().ok_or_else(|| {
-                    let detail = "the application has not let this request through";
-                    Problem::new(ProblemCode::Unauthenticated, detail)
-                })
-            })
-        }
+        Admission::Callers => caller_of_application(&app, &request),
         Admission::Keys(keys) => {
             let site = Site::of_stranger(&app, &request);
             if !app.config.allowed_hosts.is_empty()
@@ -88,6 +79,16 @@ pub(crate) async fn admit(State(app): State<App>, mut request: Request, next: Ne
             problem_response(&site, &problem)
         }
     }
+}
+
+/// The caller that the application in front has inserted. The host is checked as soon as one is given.
+fn caller_of_application(app: &App, request: &Request) -> Result<Caller, Problem> {
+    if !app.config.allowed_hosts.is_empty() {
+        check_host(request.headers(), &app.config.allowed_hosts)?;
+    }
+    request.extensions().get::<Caller>().cloned().ok_or_else(|| {
+        Problem::new(ProblemCode::Unauthenticated, "the application has not let this request through")
+    })
 }
 
 /// A response without generated tokens, for those who may not send to hooks. A workflow may put them anywhere, for example a
