@@ -60,7 +60,7 @@ impl AuditState {
         takes
     }
 
-    /// Whether old records are to be looked for now.
+    /// Whether the time has come to delete old records. Then the next one is [`PRUNE_EVERY`] later.
     fn is_prune_due(&mut self, now: Timestamp) -> bool {
         let is_due = self.pruned_at.is_none_or(|at| now.since(at) >= PRUNE_EVERY);
         if is_due {

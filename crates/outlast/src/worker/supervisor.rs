@@ -23,8 +23,8 @@ use crate::clock::{monotonic, pause, pause_before_retry, within};
 /// The pauses between two attempts to join again.
 const REJOIN_BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_millis(500));
 
-/// Works under one session after the other until the worker stops, or until the storage of its world is gone. `busy` keeps a virtual clock from advancing before
-/// the first claim.
+/// Works under one session after the other until the worker stops, or until the storage of its world is gone. `busy`
+/// keeps a virtual clock from advancing before the first claim.
 pub(super) async fn supervise(current: Arc<CurrentSession>, stopping: CancellationToken, mut busy: Busy) {
     loop {
         let session = current.session();
