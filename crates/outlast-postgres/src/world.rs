@@ -492,7 +492,10 @@ impl World for PostgresWorld {
         }
         let plan = self.claim_hints.plan(session, &request, self.clock.now());
         let mut work = match plan.only_run {
-            Some(run) => claim::claim_one(&self.database, &self.time, session, &request, epoch, run).await?,
+            Some(run) => {
+                let database = self.session_connections.database(session, &self.database).await?;
+                claim::claim_one(&database, &self.time, session, &request, epoch, run).await?
+            }
             None => {
                 let returned = Some(&plan.returned);
                 claim::claim(&self.database, &self.time, session, &request, epoch, returned).await?

@@ -17,26 +17,37 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
+/// How long the difference to the wall clock is used before the wall clock is read again. A turn reads the clock several
+/// times, and reading two clocks takes twice as long as reading one.
+const WALL_CLOCK_INTERVAL: i64 = 1_000; // microseconds
+
 /// Combines the wall clock and the monotonic clock into a clock that never goes back.
 #[derive(Debug)]
 struct SteadyClock {
     /// The largest difference between the wall clock and the monotonic clock so far.
     ahead: AtomicI64,
+    /// The monotonic time from which on the wall clock is to be read again.
+    next_wall_reading: AtomicI64,
 }
 
 impl SteadyClock {
-    /// The time, given the current readings of both clocks.
-    fn read(&self, wall: i64, monotonic: i64) -> i64 {
-        let ahead = wall.saturating_sub(monotonic);
-        let before = self.ahead.load(Ordering::Relaxed);
-        if ahead > before {
-            self.ahead.fetch_max(ahead, Ordering::Relaxed);
+    const fn new() -> Self {
+        Self { ahead: AtomicI64::new(i64::MIN / 2), next_wall_reading: AtomicI64::new(i64::MIN) }
+    }
+
+    /// The time at a monotonic time, given a function that reads the wall clock.
+    fn read(&self, wall: impl FnOnce() -> i64, monotonic: i64) -> i64 {
+        if monotonic < self.next_wall_reading.load(Ordering::Acquire) {
+            return monotonic.saturating_add(self.ahead.load(Ordering::Relaxed));
         }
+        let ahead = wall().saturating_sub(monotonic);
+        let before = self.ahead.fetch_max(ahead, Ordering::Relaxed);
+        self.next_wall_reading.store(monotonic.saturating_add(WALL_CLOCK_INTERVAL), Ordering::Release);
         monotonic.saturating_add(ahead.max(before))
     }
 }
 
-static STEADY: SteadyClock = SteadyClock { ahead: AtomicI64::new(i64::MIN / 2) };
+static STEADY: SteadyClock = SteadyClock::new();
 
 impl Clock for SystemClock {
     #[allow(
@@ -46,7 +57,7 @@ impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         // Not tokio's clock: a runtime with paused time must not affect it.
         static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, micros);
+        let wall = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, micros);
         Timestamp::from_micros(STEADY.read(wall, micros(START.elapsed())))
     }
 
@@ -113,11 +124,29 @@ mod tests {
     #[test]
     fn time_goes_on_when_the_clock_is_set_back_and_follows_when_it_is_set_forward() {
         const HOUR: i64 = 3_600_000_000;
-        let steady = SteadyClock { ahead: AtomicI64::new(i64::MIN / 2) };
-        assert_eq!(steady.read(100 * HOUR, 0), 100 * HOUR);
-        assert_eq!(steady.read(97 * HOUR, HOUR), 101 * HOUR, "set back by four hours");
-        assert_eq!(steady.read(98 * HOUR, 2 * HOUR), 102 * HOUR);
-        assert_eq!(steady.read(110 * HOUR, 3 * HOUR), 110 * HOUR, "set forward");
-        assert_eq!(steady.read(106 * HOUR, 4 * HOUR), 111 * HOUR, "and back");
+        let steady = SteadyClock::new();
+        let read = |wall: i64, monotonic| steady.read(|| wall * HOUR, monotonic * HOUR);
+        assert_eq!(read(100, 0), 100 * HOUR);
+        assert_eq!(read(97, 1), 101 * HOUR, "set back by four hours");
+        assert_eq!(read(98, 2), 102 * HOUR);
+        assert_eq!(read(110, 3), 110 * HOUR, "set forward");
+        assert_eq!(read(106, 4), 111 * HOUR, "and back");
+    }
+
+    #[test]
+    fn the_wall_clock_is_read_at_most_once_per_interval() {
+        let (steady, readings) = (SteadyClock::new(), std::cell::Cell::new(0));
+        let read = |wall: i64, monotonic| {
+            let wall = || {
+                readings.set(readings.get() + 1);
+                wall
+            };
+            steady.read(wall, monotonic)
+        };
+        assert_eq!(read(5_000_000, 0), 5_000_000);
+        assert_eq!(read(9_000_000, WALL_CLOCK_INTERVAL - 1), 5_000_000 + WALL_CLOCK_INTERVAL - 1);
+        assert_eq!(readings.get(), 1);
+        assert_eq!(read(9_000_000, WALL_CLOCK_INTERVAL), 9_000_000, "set forward in between");
+        assert_eq!(readings.get(), 2);
     }
 }

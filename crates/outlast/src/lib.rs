@@ -75,6 +75,7 @@ mod bulk;
 mod clock;
 mod error;
 mod ids;
+mod name_map;
 mod open;
 mod testing;
 

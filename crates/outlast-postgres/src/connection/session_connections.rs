@@ -1,9 +1,9 @@
-//! Connections for the commits of one session, driven by the worker's own runtime.
+//! Connections for the commits of one session and its claims of single runs, driven by the worker's own runtime.
 //!
 //! The I/O runtime is another thread, so each statement on its connections wakes that thread and is woken by it. A worker
 //! waits for its commits all the time, and two thread switches take about as long as the statement. Its commits therefore
 //! use connections that the worker's runtime drives: that runtime lives as long as the worker and has to be awake anyway
-//! to use the answer.
+//! to use the answer. A claim of a run that was just started uses them too: a caller waits for the result of that run.
 //!
 //! A call from elsewhere uses the shared pool, also if its session has such connections: the runtime that drives them may
 //! have ended, or all its threads may be blocked by a workflow that does not return, which is what the watchdog's call
@@ -22,10 +22,10 @@ use super::database::Database;
 /// The number of sessions with connections of their own. In more sessions than that, nobody waits for a single commit.
 const SESSIONS_MAX: usize = 16;
 
-/// After this time without a commit, a session may lose its connections to another one.
+/// After this time without such a call, a session may lose its connections to another one.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// The connections of each session that has committed.
+/// The connections of each session that has committed or has claimed a single run.
 #[derive(Debug)]
 pub(crate) struct SessionConnections {
     /// `None` if the world makes no connections, or its clock is virtual.
@@ -51,13 +51,13 @@ impl SessionEntry {
     }
 }
 
-/// What is known about a session that commits.
+/// What is known about a session that makes such a call.
 enum EntryState {
-    /// It has committed before; with its connections, if the caller may use them.
+    /// It has made one before; with its connections, if the caller may use them.
     Known(Option<Database>),
-    /// It commits for the first time.
+    /// It makes its first one.
     New,
-    /// It commits for the first time, and too many others have connections of their own.
+    /// It makes its first one, and too many others have connections of their own.
     NoRoom,
 }
 
@@ -66,7 +66,7 @@ impl SessionConnections {
         Self { connector, size, sessions: Mutex::default() }
     }
 
-    /// The database for a commit of a session: with connections that the caller's runtime drives, or `shared`.
+    /// The database for a call of a session: with connections that the caller's runtime drives, or `shared`.
     #[allow(clippy::disallowed_methods, reason = "idle connections of a real server")]
     pub(crate) async fn database(
         &self,
@@ -90,7 +90,7 @@ impl SessionConnections {
         Ok(entry.database_of_caller().unwrap_or_else(|| shared.clone()))
     }
 
-    /// What is known about a session that commits now. If too many sessions have connections, those of idle ones are
+    /// What is known about a session that makes a call now. If too many sessions have connections, those of idle ones are
     /// closed.
     fn entry(&self, session: SessionId, now: Instant) -> EntryState {
         let mut sessions = self.sessions.lock();

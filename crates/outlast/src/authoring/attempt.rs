@@ -388,12 +388,12 @@ impl AttemptInfo {
     }
 
     /// Waits until the world has accepted everything that the attempt has written to streams. From now on it cannot
-    /// write.
-    pub(crate) async fn finish_streams(&self) {
-        if let Some(buffer) = self.stream_buffer.get() {
-            // Boxed because most attempts write nothing, and it would enlarge the state of every attempt.
-            Box::pin(buffer.finish()).await;
-        }
+    /// write. Returns whether it has written to a stream.
+    pub(crate) async fn finish_streams(&self) -> bool {
+        let Some(buffer) = self.stream_buffer.get() else { return false };
+        // Boxed because most attempts write nothing, and it would enlarge the state of every attempt.
+        Box::pin(buffer.finish()).await;
+        true
     }
 
     /// Discards chunks that were not sent, because nobody awaits the attempt any more. From now on it cannot write.

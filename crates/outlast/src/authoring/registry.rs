@@ -23,6 +23,7 @@ use crate::authoring::transactional::{TransactionKind, attempt_in_transaction};
 use crate::authoring::workflow::{Workflow, WorkflowDefinition, catch_check_panic};
 use crate::bulk::{BULK_VERSION, BULK_WORKFLOW, bulk};
 use crate::error::{Error, StepError, kind_of_payload};
+use crate::name_map::{NameHash, NameMap};
 use crate::replay::{CanRead, InputError, QUEUED_VERSION, ReplayCode, RunState, WorkflowFuture, can_read};
 use crate::schedule::{SCHEDULE_VERSION, SCHEDULE_WORKFLOW, schedule};
 
@@ -56,10 +57,10 @@ pub struct Registry<S> {
 /// The code of a worker, by durable name.
 #[derive(Default, Clone)]
 pub(crate) struct Registered {
-    steps: HashMap<Arc<str>, StepCall>,
+    steps: NameMap<StepCall>,
     /// The options of registered steps.
-    step_options: HashMap<Arc<str>, StepOptions>,
-    workflows: HashMap<Code, WorkflowCode>,
+    step_options: NameMap<StepOptions>,
+    workflows: HashMap<Code, WorkflowCode, NameHash>,
     /// How many earlier generations of a run are kept; the default is 1.
     kept_generations: Option<usize>,
     default_strategy: FailureStrategy,

@@ -1,11 +1,12 @@
 //! Metrics by the value of a label, with a limit for the number of values.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use outlast_core::limits::METRIC_LABEL_VALUES_MAX;
 use parking_lot::RwLock;
+
+use crate::name_map::NameMap;
 
 /// The value of a label after the first [`METRIC_LABEL_VALUES_MAX`].
 const OTHER: &str = "other";
@@ -15,7 +16,7 @@ static OTHER_NAME: LazyLock<Arc<str>> = LazyLock::new(|| OTHER.into());
 /// A metric for each value of a label. After a number of values, all others share one metric.
 pub(crate) struct Labelled<T> {
     create: fn() -> T,
-    by_value: RwLock<HashMap<Arc<str>, Arc<LabelledMetric<T>>>>,
+    by_value: RwLock<NameMap<Arc<LabelledMetric<T>>>>,
 }
 
 /// The metric of one label value.

@@ -118,35 +118,33 @@ impl Committer {
     /// Commits the turns of a batch. Returns a final result for each turn, or that it leaves the batch.
     async fn commit_batch(&self, turns: Vec<Turn>) -> Vec<TurnResult> {
         let began = monotonic();
-        let results = self.commit_once(&turns).await;
+        let (results, answered_at) = self.commit_once(&turns, began).await;
         if results.len() == turns.len() && results.iter().all(is_final) {
-            self.settings.outage.answered(Call::Commit);
+            self.settings.outage.answered_at(Call::Commit, answered_at);
             return results.into_iter().map(TurnResult::Answered).collect();
         }
         // Boxed because it is rare and large, and would enlarge the state of every commit.
         Box::pin(self.repeat_until_answered(turns, results, began)).await
     }
 
-    /// Calls the world once. Returns a result for each turn.
-    async fn commit_once(&self, turns: &[Turn]) -> Vec<CommitAnswer> {
-        let began = monotonic();
+    /// Calls the world once, at the time `began`. Returns a result for each turn, and when the world responded.
+    async fn commit_once(&self, turns: &[Turn], began: Duration) -> (Vec<CommitAnswer>, Duration) {
         let results = match self.world.commit(self.session, turns).await {
             Ok(results) => results,
             Err(error) => vec![Err(error); turns.len()],
         };
         self.stop_if_gone(&results);
         let meter = &self.settings.meter;
-        let (took, committed) = (
-            monotonic().saturating_sub(began),
-            results.iter().filter(|result| result.is_ok()).count() as u64,
-        );
+        let answered_at = monotonic();
+        let took = answered_at.saturating_sub(began);
+        let committed = results.iter().filter(|result| result.is_ok()).count() as u64;
         meter.committed(turns.len(), took);
         meter.turns.add(committed);
         let metrics = &self.settings.metrics;
         metrics.commit_time.time(took);
         metrics.commit_turns.count(turns.len() as u64);
         metrics.turns.add(committed);
-        results
+        (results, answered_at)
     }
 
     /// Stops the worker if the storage of its world is gone.
@@ -196,7 +194,7 @@ impl Committer {
             }
             (left, indexes) = (again, again_indexes);
             pause_before_retry(&mut backoff).await;
-            results = self.commit_once(&left).await;
+            (results, _) = self.commit_once(&left, monotonic()).await;
         }
     }
 

@@ -86,7 +86,12 @@ impl Outage {
 
     /// Records that a call got a response.
     pub(crate) fn answered(&self, call: Call) {
-        let logged = self.state.lock().answered(call, monotonic());
+        self.answered_at(call, monotonic());
+    }
+
+    /// Records that a call got a response at that time of [`monotonic`].
+    pub(crate) fn answered_at(&self, call: Call, now: Duration) {
+        let logged = self.state.lock().answered(call, now);
         if let Some(lasted) = logged {
             tracing::info!("the world is available again, after {}", whole_time(lasted));
         }

@@ -47,7 +47,8 @@ pub(super) async fn run_attempt(
     };
     let ended_at = info.clock.now();
     running.step.metric.attempts.of(outcome_label(&result)).metric.time(ended_at.since(began_at));
-    info.finish_streams().await;
+    // The attempt has ended when its last chunk was accepted.
+    let at = if info.finish_streams().await { info.clock.now() } else { ended_at };
     info.permits.lock().clear();
     // Since rules 2, an input that the code cannot decode does not count as an attempt.
     let has_failed = result.as_ref().is_err_and(|error| !error.is_stuck(rules));
@@ -61,7 +62,7 @@ pub(super) async fn run_attempt(
         Ok(_) => info.transaction.as_ref().and_then(|transaction| transaction.recorded()).map(Box::new),
         Err(_) => None,
     };
-    Some(AttemptEnd { op, at: info.clock.now(), result, recorded })
+    Some(AttemptEnd { op, at, result, recorded })
 }
 
 /// Acquires a permit of each limit. Fails if the attempt is asked to stop in the meantime: then it does not begin.

@@ -34,8 +34,10 @@ impl LiveRun<'_> {
     }
 
     fn can_advance(&self) -> bool {
-        let now = self.task.session.clock.now();
-        !self.is_stopping && self.machine.can_advance(self.attempts.is_empty(), now)
+        // Runs that do not compensate, which are nearly all, need no clock.
+        !self.is_stopping
+            && self.machine.is_compensating()
+            && self.machine.can_advance(self.attempts.is_empty(), self.task.session.clock.now())
     }
 
     /// Whether the run stays held after a turn: something of it is running here, or can begin.

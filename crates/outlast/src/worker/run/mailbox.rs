@@ -57,10 +57,10 @@ impl Drop for ComputingTurn {
 }
 
 impl Mailbox {
-    /// Records that a turn is being computed, until the returned guard is dropped.
-    pub(in crate::worker) fn begin_computing(self: &Arc<Self>) -> ComputingTurn {
-        let now = u64::try_from(monotonic().as_micros()).unwrap_or(u64::MAX).max(1);
-        self.computing_since.store(now, Ordering::Release);
+    /// Records that a turn is being computed since `began`, a time of [`monotonic`], until the returned guard is dropped.
+    pub(in crate::worker) fn begin_computing(self: &Arc<Self>, began: Duration) -> ComputingTurn {
+        let began = u64::try_from(began.as_micros()).unwrap_or(u64::MAX).max(1);
+        self.computing_since.store(began, Ordering::Release);
         ComputingTurn(self.clone())
     }
 

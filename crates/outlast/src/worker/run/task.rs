@@ -17,6 +17,7 @@ use super::mailbox::{Mailbox, PendingStart};
 use super::pending_retry::{split_for_retry, without_earlier_requests};
 use super::position::RunPosition;
 use super::turn_metrics::run_time;
+use crate::clock::monotonic;
 use crate::ids;
 use crate::replay::{Machine, PendingRetry};
 use crate::telemetry::trace;
@@ -107,7 +108,7 @@ impl RunTask {
 
     /// Computes the first turn of a run that starts here.
     fn compute_first_turn(&self, start: &Start, at: Timestamp) -> Result<(Machine, Vec<Event>), Stuck> {
-        let _computing = self.mailbox.begin_computing();
+        let _computing = self.mailbox.begin_computing(monotonic());
         let event = start.event();
         let settings = &self.session.settings;
         let mut machine = match &event {
@@ -470,7 +471,7 @@ pub(super) fn machine_from(
 ) -> Result<Machine, Exit> {
     let (run, settings) = (task.run, &task.session.settings);
     let (code, codec) = (settings.code.clone(), &settings.codec);
-    let _computing = task.mailbox.begin_computing();
+    let _computing = task.mailbox.begin_computing(monotonic());
     if !is_fresh || is_fork(&history) {
         settings.meter.replays.add(1);
         settings.metrics.replays.of(reason).metric.add(1);

@@ -181,8 +181,8 @@ impl LiveRun<'_> {
 
     /// Computes a turn.
     fn draft(&mut self, mut facts: Vec<Fact>, is_fresh: bool) -> Result<Draft, Stuck> {
-        let _computing = self.task.mailbox.begin_computing();
         let began = monotonic();
+        let _computing = self.task.mailbox.begin_computing(began);
         self.ended_compensations.clear();
         Fact::sort(&mut facts);
         self.publish_outcomes(&facts);
