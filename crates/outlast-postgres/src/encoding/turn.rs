@@ -180,10 +180,11 @@ pub(crate) fn simple_turn_end(turn: &Turn, session: SessionId) -> Option<Option<
 /// Whether the row of the turn's run must be locked: because it changes, or because the turn fires a timer, which must
 /// be ordered with messages to the run.
 pub(crate) fn locks_row(turn: &Turn, session: SessionId) -> bool {
-    // The result of a child's start is a message to its parent.
-    // The same holds for a token.
-    let has_children =
+    // The answer to the start of a child, or to a token that the turn takes, is a message to the turn's own run.
+    let may_be_answered =
         turn.outbox.as_ref().is_some_and(|outbox| !outbox.children.is_empty() || !outbox.tokens.is_empty());
     matches!(turn.based_on, BasedOn::Turn(_))
-        && (turn.fired_until.is_some() || has_children || may_write_row(turn, &RowChange::of(turn, session)))
+        && (turn.fired_until.is_some()
+            || may_be_answered
+            || may_write_row(turn, &RowChange::of(turn, session)))
 }
