@@ -109,7 +109,7 @@ pub(crate) fn add(rows: &mut JsonRows, columns: &HolderColumns) {
         rows.unsigned("kept", *kept);
     }
     rows.timestamp("deadline", *deadline);
-    if let Some(Stuck { reason, message, build }) = stuck.as_deref() {
+    if let Some(Stuck { reason, message, build, .. }) = stuck.as_deref() {
         rows.word("stuck_reason", reason.stored_name());
         rows.text("stuck_message", message);
         rows.text("stuck_build", build);

@@ -1,6 +1,5 @@
 //! Heartbeat details of attempts. They are stored outside the history until the attempt ends.
 
-
 use outlast_core::{HeartbeatDetails, OpNumber, RunId};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Error, params};
