@@ -86,6 +86,7 @@ fn add_tags(rows: &mut JsonRows, turn: &Turn) {
     rows.tags("tags", start_tags.into_iter().flatten().chain(outbox_tags.into_iter().flatten()));
 }
 
+/// Adds the change of the run's row as fields of its JSON object. Fields with the value of a new run are left out.
 fn add_row_change(rows: &mut JsonRows, change: &RowChange<'_>) {
     rows.word("status", change.status);
     rows.flag("held", change.owner.is_some());

@@ -59,6 +59,7 @@ impl TurnTokens {
         Ok(())
     }
 
+    /// Adds a token that the turn takes. `answer` is the id of the message that tells the run the result.
     fn add_taken(
         &mut self,
         turn: &Turn,

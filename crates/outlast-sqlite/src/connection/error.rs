@@ -49,6 +49,7 @@ pub(crate) fn from_sqlite(error: &Error, path: &Path) -> WorldError {
     classified(error, path).caused_by(error)
 }
 
+/// The kind of the error, by the code of SQLite: whether the caller, the data or the state of the machine is the cause.
 fn classified(error: &Error, path: &Path) -> WorldError {
     let file = path.display();
     match error.sqlite_error_code() {
