@@ -89,7 +89,7 @@ pub async fn a_child_is_started_like_any_run(case: Case) {
 }
 
 /// There is no answer for a child that was started as requested, unless the parent wants one.
-pub async fn a_child_that_is_started_tells_nobody(case: Case) {
+pub async fn a_started_child_sends_no_message(case: Case) {
     let worker = case.join("wf").await;
     let parent = case.held(&worker).await;
     let child = case.new_child(parent.run, 3, "child");
@@ -102,7 +102,7 @@ pub async fn a_child_that_is_started_tells_nobody(case: Case) {
 }
 
 /// A parent that wants an answer gets the id of the run, and its holder reads it with the next claim.
-pub async fn a_parent_that_wants_to_know_is_told_which_run_its_child_is(case: Case) {
+pub async fn a_parent_can_request_the_id_of_its_child(case: Case) {
     let worker = case.join("wf").await;
     let parent = case.held(&worker).await;
     let child = asking(case.new_child(parent.run, 3, "child"));
@@ -191,7 +191,7 @@ pub async fn a_child_with_another_workflows_key_is_refused(case: Case) {
 }
 
 /// A detached child with a key is the run that the key names.
-pub async fn a_key_names_the_child_of_a_parent_that_wants_to_know(case: Case) {
+pub async fn a_parent_learns_which_run_the_key_of_its_child_names(case: Case) {
     let existing = case.try_start(case.new_keyed_start("child", "k", "in")).await.unwrap().run;
     let worker = case.join("wf").await;
     let parent = case.held(&worker).await;
@@ -228,7 +228,7 @@ pub async fn the_key_of_a_child_names_it(case: Case) {
 }
 
 /// A child whose id is there already was started by a first try of its operation.
-pub async fn a_child_that_is_there_already_counts_as_started(case: Case) {
+pub async fn a_child_that_exists_counts_as_started(case: Case) {
     let worker = case.join("wf").await;
     let parent = case.held(&worker).await;
     let silent = keyed(&case, parent.run, "child", "k");

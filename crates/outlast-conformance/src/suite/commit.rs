@@ -28,7 +28,7 @@ pub async fn a_turn_that_holds_on_keeps_the_run(case: Case) {
 }
 
 /// A turn with which a run waits stores its waits, and releases the run.
-pub async fn a_turn_that_waits_lets_the_run_go(case: Case) {
+pub async fn a_turn_that_waits_releases_the_run(case: Case) {
     let worker = case.join("wf").await;
     let at = case.clock.now().plus(std::time::Duration::from_secs(60));
     let waits = vec![

@@ -46,7 +46,7 @@ pub async fn counts_list_every_status(case: Case) {
 }
 
 /// Each final status is counted separately.
-pub async fn counts_tell_final_statuses_apart(case: Case) {
+pub async fn each_final_status_is_counted_separately(case: Case) {
     let worker = case.join("wf").await;
     for _ in 0..4 {
         case.start("wf").await;

@@ -241,7 +241,7 @@ pub async fn a_run_that_was_taken_over_is_overdue(case: Case) {
 }
 
 /// A claim of a worker that ends overdue runs returns when the next one will be overdue.
-pub async fn a_claim_tells_when_the_next_run_is_overdue(case: Case) {
+pub async fn a_claim_returns_when_the_next_run_is_overdue(case: Case) {
     let (worker, stranger) = (case.join("wf").await, case.join("other").await);
     parked(&case, &worker, wait()).await;
     let at = case.later(60).plus(DEADLINE_GRACE);

@@ -30,7 +30,7 @@ pub async fn a_delayed_run_begins_at_its_moment(case: Case) {
 }
 
 /// A claim returns when a delayed run is due, if the worker has its code.
-pub async fn a_claim_tells_when_a_delayed_run_is_due(case: Case) {
+pub async fn a_claim_returns_when_a_delayed_run_is_due(case: Case) {
     let (worker, stranger) = (case.join("wf").await, case.join("other").await);
     start_in(&case, 60).await;
     assert_eq!(worker.work(worker.request()).await.next_due, Some(case.later(60)));

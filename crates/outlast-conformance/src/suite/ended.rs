@@ -21,7 +21,7 @@ pub async fn an_ended_run_answers_at_once(case: Case) {
 }
 
 /// A waiter gets the end, with every final status.
-pub async fn who_waits_learns_every_final_status(case: Case) {
+pub async fn a_waiter_receives_every_final_status(case: Case) {
     let worker = case.join("wf").await;
     for index in 0..3 {
         let run = case.start("wf").await;
@@ -40,7 +40,7 @@ pub async fn who_waits_learns_every_final_status(case: Case) {
 }
 
 /// All callers that wait for a run receive its end; callers that wait for another run do not.
-pub async fn everyone_who_waits_learns_the_end(case: Case) {
+pub async fn every_waiter_receives_the_end(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;
     let turn = case.turn(&worker.claim_one().await).completing("out");
@@ -63,7 +63,7 @@ pub async fn everyone_who_waits_learns_the_end(case: Case) {
 }
 
 /// A wait ends without a result when the clock reaches its limit, and not before.
-pub async fn patience_ends_at_its_moment(case: Case) {
+pub async fn a_wait_ends_at_its_limit(case: Case) {
     let run = case.start("wf").await;
     let until = case.clock.now().plus(Duration::from_secs(5));
     let mut waiting = pin!(case.world.ended(run, until));

@@ -153,7 +153,7 @@ pub async fn a_key_without_a_window_counts_for_ever(case: Case) {
 }
 
 /// The window begins with the run's start, not with its end, and the run continues without its key.
-pub async fn a_run_goes_on_without_its_key(case: Case) {
+pub async fn a_run_continues_without_its_key(case: Case) {
     let worker = case.join("wf").await;
     let first = case.try_start(windowed(&case, "wf", "in", 60)).await.unwrap().run;
     let claimed = worker.claim_one().await;

@@ -159,7 +159,7 @@ pub async fn a_turn_from_a_start_sends_messages(case: Case) {
 }
 
 /// A message of a run's last turn to itself is unread for the next holder.
-pub async fn a_message_reaches_a_run_that_its_worker_lets_go_in_the_same_call(case: Case) {
+pub async fn a_message_reaches_a_run_that_is_released_in_the_same_call(case: Case) {
     let (worker, heir) = (case.join("wf").await, case.join("wf").await);
     let (parent, child) = (case.held(&worker).await, case.held(&worker).await);
     let end = case.turn(&child).sending(child_ended(&case, parent.run)).completing("out");

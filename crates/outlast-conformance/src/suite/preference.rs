@@ -48,7 +48,7 @@ pub async fn a_due_run_is_preferred_from_its_due_moment(case: Case) {
 }
 
 /// The next due time that other sessions get includes the preference.
-pub async fn others_are_told_when_the_preference_is_over(case: Case) {
+pub async fn other_sessions_get_the_due_time_after_the_preference(case: Case) {
     let (last, other) = two_workers(&case).await;
     let at = in_a_second(&case);
     case.parked(&last, wait_until(at)).await;
@@ -80,14 +80,14 @@ pub async fn a_session_that_was_taken_over_is_not_preferred(case: Case) {
 }
 
 /// Every session can claim a new run at once.
-pub async fn a_new_run_is_anybodys(case: Case) {
+pub async fn every_session_can_claim_a_new_run(case: Case) {
     let (_, other) = two_workers(&case).await;
     let run = case.start("wf").await;
     assert_eq!(other.claim_one().await.run, run);
 }
 
 /// Every session can claim a run at once that was released because its worker stops.
-pub async fn a_released_run_is_anybodys(case: Case) {
+pub async fn every_session_can_claim_a_released_run(case: Case) {
     let (last, other) = two_workers(&case).await;
     let run = case.parked(&last, wait()).await;
     case.send_payload(run, "x").await;

@@ -94,7 +94,7 @@ pub async fn urgent_runs_that_are_due_soon_hide_nothing(case: Case) {
 }
 
 /// A claim returns the earliest due time of all priorities.
-pub async fn a_claim_tells_the_first_due_moment_of_all_priorities(case: Case) {
+pub async fn a_claim_returns_the_first_due_time_of_all_priorities(case: Case) {
     let worker = case.join("wf").await;
     let due = async || worker.work(worker.request()).await.next_due;
     start_later(&case, PRIORITY_MAX, 60).await;
@@ -110,7 +110,7 @@ pub async fn a_claim_tells_the_first_due_moment_of_all_priorities(case: Case) {
 
 /// A claim that leaves ready runs for the next one returns a next due time that is not later than that of any delayed
 /// run.
-pub async fn a_full_claim_tells_what_will_be_due(case: Case) {
+pub async fn a_full_claim_returns_the_next_due_time(case: Case) {
     let worker = case.join("wf").await;
     for priority in [0, 4] {
         start(&case, priority).await;

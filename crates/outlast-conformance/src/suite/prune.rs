@@ -99,7 +99,7 @@ pub async fn every_ended_run_is_pruned(case: Case) {
 }
 
 /// A call examines a limited number of runs and returns where the next call continues; the last call returns nothing.
-pub async fn pruning_goes_on_where_it_stopped(case: Case) {
+pub async fn pruning_continues_where_it_stopped(case: Case) {
     let worker = case.join("wf").await;
     let mut runs = Vec::new();
     for _ in 0..2 {
@@ -195,7 +195,7 @@ pub async fn the_children_of_a_pruned_run_are_kept(case: Case) {
 }
 
 /// A page continues behind a run that was pruned meanwhile.
-pub async fn pages_go_on_behind_a_pruned_run(case: Case) {
+pub async fn pages_continue_after_a_pruned_run(case: Case) {
     let worker = case.join("wf").await;
     let mut runs = Vec::new();
     for _ in 0..2 {

@@ -276,7 +276,7 @@ pub async fn workers_show_their_queues(case: Case) {
 }
 
 /// A claim returns when the next run in the worker's queues is due.
-pub async fn a_claim_tells_when_its_queues_are_due(case: Case) {
+pub async fn a_claim_returns_when_its_queues_are_due(case: Case) {
     for (queue, seconds) in [("a", 10), ("b", 20), ("b", 30)] {
         let not_before = Some(case.later(seconds));
         case.try_start(Start { not_before, ..case.new_queued_start("wf", queue) }).await.unwrap();

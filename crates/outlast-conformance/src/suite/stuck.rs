@@ -195,7 +195,7 @@ pub async fn a_resumed_run_that_crashes_is_stuck_and_open_to_every_build(case: C
 }
 
 /// Any run without a holder can be resumed, and every build can then claim it; only a stuck run becomes ready.
-pub async fn any_run_that_nobody_holds_is_resumed(case: Case) {
+pub async fn any_run_without_a_holder_is_resumed(case: Case) {
     let worker = case.join("wf").await;
     let run = case.parked(&worker, stuck()).await;
     let mended = case.join_build("wf", "build-2").await;

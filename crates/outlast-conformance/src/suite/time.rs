@@ -30,7 +30,7 @@ pub async fn a_moment_that_has_passed_makes_a_run_ready_at_once(case: Case) {
 }
 
 /// A claim returns when the next run is due that the worker could claim.
-pub async fn a_claim_tells_when_the_next_run_is_due(case: Case) {
+pub async fn a_claim_returns_when_the_next_run_is_due(case: Case) {
     let worker = case.join("wf").await;
     assert_eq!(worker.work(worker.request()).await.next_due, None);
     let (sooner, later) = (later(&case, 10), later(&case, 20));
@@ -45,7 +45,7 @@ pub async fn a_claim_tells_when_the_next_run_is_due(case: Case) {
 }
 
 /// The next due time does not include runs whose code the worker lacks.
-pub async fn a_run_without_code_is_not_in_sight(case: Case) {
+pub async fn the_next_due_time_leaves_out_runs_without_code(case: Case) {
     let worker = case.join("wf").await;
     case.parked(&worker, wait_until(later(&case, 10))).await;
     let stranger = case.join("other").await;
