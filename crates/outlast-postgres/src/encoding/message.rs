@@ -129,7 +129,7 @@ impl EncodedReply {
     pub(crate) fn read(row: &Row, outcome: &str, column: usize) -> Result<Reply, InvalidRow> {
         let (codec, body) = (chosen_text(row, column)?, read_value(row, column + 1)?);
         let columns = ReplyColumns { outcome: outcome.into(), codec, body };
-        columns.into_reply().map_err(|error| invalid_column(column, error))
+        Ok(columns.into_reply()?)
     }
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn read_message(row: &Row) -> Result<Message, InvalidRow> {
         body,
         headers: get::<Option<&str>>(row, 10)?.map(Into::into),
     };
-    let (body, headers) = columns.into_parts().map_err(|error| invalid_column(3, error))?;
+    let (body, headers) = columns.into_parts()?;
     Ok(Message { position: number(row, 0)?, id: parsed(row, 1)?, at: timestamp(row, 2)?, body, headers })
 }
 

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
+use outlast_core::sql::UnreadableColumn;
 use outlast_core::{Event, Marks, OpNumber, Parent, RunView, Stuck, StuckReason, Timestamp, TurnRecord};
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
@@ -17,6 +18,12 @@ pub(crate) struct InvalidRow(String);
 impl std::fmt::Display for InvalidRow {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+impl From<UnreadableColumn> for InvalidRow {
+    fn from(error: UnreadableColumn) -> Self {
+        Self(error.to_string())
     }
 }
 
