@@ -4,6 +4,7 @@ mod functions;
 mod links;
 pub(crate) mod manifests;
 mod named_files;
+mod replay;
 mod source;
 mod type_names;
 mod words;
@@ -22,7 +23,8 @@ pub(crate) const HELP: &str = "\
 tidy [FOLDER]
     Check the tree: size of files and functions, unfinished code, paths of one machine, comments on
     SQL files, links between documents, files that documents name, manifests of crates, repeated
-    names of types, listings of the public API. Prints `path:line: message`.";
+    names of types, names that the replay must not use, listings of the public API. Prints
+    `path:line: message`.";
 
 /// The maximum number of lines of a source file.
 const FILE_LINES_MAX: usize = 700;
@@ -88,6 +90,9 @@ fn check_file(root: &Path, file: &TextFile, files: &[TextFile]) -> Vec<Violation
         findings.extend(words::check_rust(&source));
         if !is_test_code(&file.path) {
             findings.extend(functions::check(&source));
+            if replay::is_checked(&file.path) {
+                findings.extend(replay::check(&source));
+            }
         }
     }
     if file.has_extension("sql") {

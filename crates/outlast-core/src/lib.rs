@@ -34,6 +34,7 @@ pub mod retried;
 pub mod retry;
 pub mod run;
 pub mod run_map;
+pub mod sql;
 pub mod state;
 pub mod strategy;
 pub mod stream;

@@ -441,6 +441,19 @@ pub enum StuckReason {
     Other,
 }
 
+impl StuckReason {
+    /// Its name as worlds store it.
+    pub fn stored_name(self) -> String {
+        let name = serde_json::to_string(&self).unwrap_or_default();
+        name.trim_matches('"').to_owned()
+    }
+
+    /// The reason with a stored name. A name that this build does not know is [`Other`](Self::Other).
+    pub fn of_stored_name(name: &str) -> Self {
+        serde_json::from_value(name.into()).unwrap_or(Self::Other)
+    }
+}
+
 impl fmt::Display for StuckReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -634,5 +647,10 @@ mod tests {
         let read = |text| serde_json::from_str::<StuckReason>(text).unwrap();
         assert_eq!(read("\"undecodable\""), StuckReason::Undecodable);
         assert_eq!(read("\"out of patience\""), StuckReason::Other);
+        assert_eq!(StuckReason::of_stored_name("out of patience"), StuckReason::Other);
+        for reason in [StuckReason::Diverged, StuckReason::StepNotRegistered, StuckReason::Other] {
+            assert_eq!(StuckReason::of_stored_name(&reason.stored_name()), reason);
+        }
+        assert_eq!(StuckReason::StepNotRegistered.stored_name(), "step_not_registered");
     }
 }

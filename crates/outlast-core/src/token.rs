@@ -295,6 +295,17 @@ pub enum TokenOwner {
     Deleted,
 }
 
+impl TokenOwner {
+    /// The owner that exists or not, and has ended at this time or not at all.
+    pub fn of_run(exists: bool, ended_at: Option<Timestamp>) -> Self {
+        match ended_at {
+            _ if !exists => Self::Deleted,
+            None => Self::Open,
+            Some(at) => Self::Ended(at),
+        }
+    }
+}
+
 impl StoredToken {
     /// The token as `run` takes it now.
     pub fn of(new: &NewToken, run: RunId, now: Timestamp) -> Self {

@@ -25,11 +25,8 @@ impl State {
     }
 
     fn token_owner(&self, run: RunId) -> TokenOwner {
-        match self.runs.get(&run).map(|run| run.ended_at) {
-            None => TokenOwner::Deleted,
-            Some(None) => TokenOwner::Open,
-            Some(Some(at)) => TokenOwner::Ended(at),
-        }
+        let run = self.runs.get(&run);
+        TokenOwner::of_run(run.is_some(), run.and_then(|run| run.ended_at))
     }
 
     /// Checks that a run holds the token to which a message is sent, if it is sent to one.

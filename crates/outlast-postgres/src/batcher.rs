@@ -44,6 +44,7 @@ pub(crate) struct Batchers {
 }
 
 impl Batchers {
+    /// Creates the batchers. Starts and sends publish the changes that they make.
     pub(crate) fn new(database: &Database, time: &TimeSource, subscribers: &Subscribers) -> Self {
         let handle = &database.handle;
         let context = || (database.clone(), time.clone(), subscribers.clone());

@@ -102,6 +102,7 @@ pub(crate) fn postgres_error(error: &Error, place: &str) -> WorldError {
     classified(error, place).caused_by(error)
 }
 
+/// The kind of the error, by the code of Postgres: is the statement, the data or the state of the server the cause?
 fn classified(error: &Error, place: &str) -> WorldError {
     let Some(db_error) = error.as_db_error() else {
         let why = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);

@@ -138,6 +138,7 @@ impl SqliteUrl {
         Ok(url)
     }
 
+    /// Sets the option of one parameter of the URL `text`.
     fn set(&mut self, text: &str, parameter: &str) -> Result<(), WorldError> {
         match parameter {
             "sync=full" => self.sync = Some(Durability::Full),

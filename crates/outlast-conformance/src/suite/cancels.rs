@@ -5,7 +5,7 @@ use outlast_core::Sent;
 use super::Case;
 use super::turn_ext::{TurnExt, wait};
 
-/// The first cancel sets the mark; the answer to a second one says that a cancel was requested before.
+/// The first cancel sets the mark. The answer to a second one reports that a cancel was requested before.
 pub async fn a_second_cancel_is_told_of_the_first(case: Case) {
     let run = case.start("wf").await;
     assert!(!case.view(run).await.is_cancel_requested);

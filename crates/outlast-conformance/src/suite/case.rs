@@ -320,7 +320,7 @@ pub(crate) fn text(text: &str) -> Payload {
     Payload::json(text).expect("a text is JSON")
 }
 
-/// The only answer of a batch of one.
+/// The answer to a batch of one element.
 pub(crate) fn one<T>(answers: Result<Vec<Result<T, WorldError>>, WorldError>) -> Result<T, WorldError> {
     let mut answers = answers?;
     assert_eq!(answers.len(), 1, "one answer per element");

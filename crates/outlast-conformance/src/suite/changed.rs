@@ -58,7 +58,7 @@ pub async fn a_run_that_is_let_go_is_a_change(case: Case) {
     learns_of(&case, &worker, async || case.world.resume(run).await.unwrap()).await;
 }
 
-/// A message that came while the run went to wait is a change.
+/// A message that arrives while the run begins to wait is a change.
 pub async fn a_wait_that_ends_at_once_is_a_change(case: Case) {
     let (worker, other) = (case.join("wf").await, case.join("wf").await);
     let run = case.start("wf").await;
@@ -90,7 +90,7 @@ pub async fn a_terminate_is_a_change(case: Case) {
     assert_eq!(other.claim_one().await.run, run);
 }
 
-/// A deadline that comes before those that were known is a change.
+/// A deadline that is earlier than all others is a change.
 pub async fn an_earlier_deadline_is_a_change(case: Case) {
     let (worker, other) = (case.join("wf").await, case.join("other").await);
     let starts = [3_600, 60]
@@ -110,7 +110,7 @@ pub async fn a_change_between_claim_and_waiting_is_not_missed(case: Case) {
     drop(case.world.changed(epoch, Timestamp::NEVER).await);
 }
 
-/// Without a change it completes when the clock shows the moment, and not before.
+/// Without a change, `changed` completes when the clock reaches the given time, and not before.
 pub async fn without_a_change_it_completes_at_its_moment(case: Case) {
     let worker = case.join("wf").await;
     let epoch = epoch(&worker).await;

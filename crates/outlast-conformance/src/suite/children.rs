@@ -36,7 +36,7 @@ fn started(child: &NewChild, run: RunId) -> MessageBody {
     MessageBody::ChildStarted { op: child.start.parent.unwrap().op, run }
 }
 
-/// A child that tells its parent which run it is.
+/// A child whose parent is told the id of its run.
 fn asking(child: NewChild) -> NewChild {
     NewChild { notify_parent: true, ..child }
 }
@@ -48,7 +48,7 @@ fn keyed(case: &Case, parent: RunId, workflow: &str, key: &str) -> NewChild {
     NewChild { start: Start { parent, ..case.new_keyed_start(workflow, key, "in") }, ..child }
 }
 
-/// A child is a run like any other, and knows who started it.
+/// A child is an ordinary run that stores its parent.
 pub async fn a_child_is_started_with_its_parents_turn(case: Case) {
     let worker = case.join("wf").await;
     let parent = case.held(&worker).await;
@@ -64,7 +64,7 @@ pub async fn a_child_is_started_with_its_parents_turn(case: Case) {
     assert_eq!((claimed.run, claimed.is_fresh), (view.id, true));
 }
 
-/// All that a start can request counts for a child too.
+/// Every option of a start applies to a child as well.
 pub async fn a_child_is_started_like_any_run(case: Case) {
     let worker = case.join("wf").await;
     let parent = case.held(&worker).await;
@@ -89,7 +89,7 @@ pub async fn a_child_is_started_like_any_run(case: Case) {
 }
 
 /// There is no answer for a child that was started as requested, unless the parent wants one.
-pub async fn a_child_that_is_started_tells_nobody(case: Case) {
+pub async fn a_started_child_sends_no_message(case: Case) {
     let worker = case.join("wf").await;
     let parent = case.held(&worker).await;
     let child = case.new_child(parent.run, 3, "child");
@@ -102,7 +102,7 @@ pub async fn a_child_that_is_started_tells_nobody(case: Case) {
 }
 
 /// A parent that wants an answer gets the id of the run, and its holder reads it with the next claim.
-pub async fn a_parent_that_wants_to_know_is_told_which_run_its_child_is(case: Case) {
+pub async fn a_parent_can_request_the_id_of_its_child(case: Case) {
     let worker = case.join("wf").await;
     let parent = case.held(&worker).await;
     let child = asking(case.new_child(parent.run, 3, "child"));
@@ -113,7 +113,7 @@ pub async fn a_parent_that_wants_to_know_is_told_which_run_its_child_is(case: Ca
     assert_eq!((unread[0].messages[0].position, unread[0].messages[0].at), (1, case.clock.now()));
 }
 
-/// An answer that comes with the very turn in which the parent goes to wait is not lost.
+/// An answer to the turn with which the parent begins to wait is not lost.
 pub async fn an_answer_wakes_a_parent_that_goes_to_wait_with_the_same_turn(case: Case) {
     let worker = case.join("wf").await;
     let parent = case.held(&worker).await;
@@ -123,7 +123,7 @@ pub async fn an_answer_wakes_a_parent_that_goes_to_wait_with_the_same_turn(case:
     assert_eq!((again.run, again.consumed, again.inbox.len()), (parent.run, 0, 1));
 }
 
-/// The turn that starts children also consumes: the answers are behind what it has read.
+/// A turn can start children and consume messages: the answers follow the messages that it has read.
 pub async fn an_answer_is_behind_what_the_turn_has_read(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;
@@ -150,7 +150,7 @@ pub async fn answers_come_in_the_order_of_the_children(case: Case) {
     assert_eq!(case.inbox_bodies(parent.run).await, expected);
 }
 
-/// A child whose start is refused is its parent's failure, never the commit's; its siblings are started.
+/// A refused start of a child is reported to its parent and does not fail the commit; its siblings are started.
 pub async fn a_refused_child_is_told_to_its_parent(case: Case) {
     let worker = case.join("wf").await;
     let parent = case.held(&worker).await;
@@ -190,8 +190,8 @@ pub async fn a_child_with_another_workflows_key_is_refused(case: Case) {
     assert_refused!(case.world.run(known.start.run).await, NotFound);
 }
 
-/// A child that may be any run is the one that its key names.
-pub async fn a_key_names_the_child_of_a_parent_that_wants_to_know(case: Case) {
+/// A detached child with a key is the run that the key names.
+pub async fn a_parent_learns_which_run_the_key_of_its_child_names(case: Case) {
     let existing = case.try_start(case.new_keyed_start("child", "k", "in")).await.unwrap().run;
     let worker = case.join("wf").await;
     let parent = case.held(&worker).await;
@@ -228,7 +228,7 @@ pub async fn the_key_of_a_child_names_it(case: Case) {
 }
 
 /// A child whose id is there already was started by a first try of its operation.
-pub async fn a_child_that_is_there_already_counts_as_started(case: Case) {
+pub async fn a_child_that_exists_counts_as_started(case: Case) {
     let worker = case.join("wf").await;
     let parent = case.held(&worker).await;
     let silent = keyed(&case, parent.run, "child", "k");
@@ -259,7 +259,7 @@ pub async fn a_repeated_turn_has_its_children_once(case: Case) {
     }
 }
 
-/// The child's end does not come back when the turn that started it is repeated.
+/// Repeating the turn that started a child does not deliver the child's end again.
 pub async fn a_turn_repeated_after_its_child_ended_changes_nothing(case: Case) {
     let (worker, other) = (case.join("wf").await, case.join("child").await);
     let parent = case.held(&worker).await;
@@ -299,7 +299,7 @@ pub async fn a_stuck_turn_does_nothing_beyond_its_run(case: Case) {
     assert_eq!(case.view(bystander).await.sent, 0);
 }
 
-/// A turn that is refused does nothing beyond its run either.
+/// A refused turn has no effect on other runs.
 pub async fn a_refused_turn_does_nothing_beyond_its_run(case: Case) {
     let worker = case.join("wf").await;
     let (bystander, parent) = (case.parked(&worker, wait()).await, case.held(&worker).await);
@@ -326,7 +326,7 @@ pub async fn a_turn_from_a_start_may_have_children(case: Case) {
     assert_eq!(case.kinds(child.start.run).await, ["run_started"]);
 }
 
-/// A turn from a start that holds on reads the answer with its next claim.
+/// A turn from a start that holds its run receives the answer with its next claim.
 pub async fn a_run_held_from_its_start_reads_its_answer(case: Case) {
     let worker = case.join("wf").await;
     let turn = case.starting_turn(case.new_start("wf"));
@@ -370,7 +370,7 @@ pub async fn one_key_in_two_turns_of_a_call_gives_one_child(case: Case) {
     assert_eq!(case.counts().await, [(Status::Pending, 1), (Status::Running, 3)].into());
 }
 
-/// Parents in two processes that ask with one key at the same time get one child.
+/// Parents in two processes that start a child with one key at the same time get one child.
 pub async fn concurrent_children_with_one_key_are_one_run(case: Case) {
     let workers = [case.join("wf").await, case.join_elsewhere("wf").await];
     let mut turns = Vec::new();
@@ -391,7 +391,7 @@ pub async fn concurrent_children_with_one_key_are_one_run(case: Case) {
     assert_eq!(case.counts().await[&Status::Pending], 1);
 }
 
-/// A refused turn takes only its own children with it.
+/// A refused turn starts none of its children; those of other turns in the batch are started.
 pub async fn a_refused_turn_leaves_its_neighbours_children_alone(case: Case) {
     let worker = case.join("wf").await;
     let parents = [case.held(&worker).await, case.held(&worker).await, case.held(&worker).await];

@@ -58,7 +58,7 @@ pub async fn a_claim_brings_no_more_than_it_asks_for(case: Case) {
     assert_eq!(worker.claim().await.len(), 3);
 }
 
-/// However much is requested, one claim has a limit.
+/// The number of runs that one claim returns has a limit.
 pub async fn a_claim_has_a_limit(case: Case) {
     case.start_many("wf", CLAIM_RUNS_MAX + 1).await;
     let worker = case.join("wf").await;
@@ -80,7 +80,7 @@ pub async fn a_claim_of_nothing_brings_only_unread_messages(case: Case) {
     assert_eq!(case.status(other).await, Status::Pending);
 }
 
-/// A run whose code the worker has not is left alone: no crash, no owner, no change.
+/// A claim does not change runs whose code the worker lacks.
 pub async fn a_worker_without_the_code_leaves_a_run_alone(case: Case) {
     let run = case.start("wf").await;
     let before = case.view(run).await;
@@ -91,7 +91,7 @@ pub async fn a_worker_without_the_code_leaves_a_run_alone(case: Case) {
     assert_eq!(case.join("wf").await.claim_one().await.run, run);
 }
 
-/// Code is a name and a version: another version is other code.
+/// A worker with another version of a workflow does not have its code.
 pub async fn another_version_is_other_code(case: Case) {
     let mut start = case.new_start("wf");
     start.version = 2;

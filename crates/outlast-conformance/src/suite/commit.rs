@@ -27,8 +27,8 @@ pub async fn a_turn_that_holds_on_keeps_the_run(case: Case) {
     );
 }
 
-/// A turn that waits says what for, and lets the run go.
-pub async fn a_turn_that_waits_lets_the_run_go(case: Case) {
+/// A turn with which a run waits stores its waits, and releases the run.
+pub async fn a_turn_that_waits_releases_the_run(case: Case) {
     let worker = case.join("wf").await;
     let at = case.clock.now().plus(std::time::Duration::from_secs(60));
     let waits = vec![
@@ -43,7 +43,7 @@ pub async fn a_turn_that_waits_lets_the_run_go(case: Case) {
     assert_eq!(worker.held().await, 0);
 }
 
-/// Who claims a run that waited finds it no longer waiting.
+/// A run that is claimed after a wait has no waits.
 pub async fn a_claimed_run_waits_for_nothing(case: Case) {
     let worker = case.join("wf").await;
     let run = case.parked(&worker, wait_until(case.clock.now())).await;
@@ -75,7 +75,7 @@ pub async fn a_repeated_turn_answers_as_before(case: Case) {
     assert_eq!(case.kinds(run).await, ["run_started", "step_started", "step_started"]);
 }
 
-/// A repeat is recognised after the turn let the run go.
+/// A repeated turn is recognised after it has released its run.
 pub async fn a_turn_repeated_after_it_let_go_answers_as_before(case: Case) {
     let worker = case.join("wf").await;
     for then in [wait(), Then::Release, stuck()] {
@@ -96,7 +96,7 @@ pub async fn a_turn_repeated_after_it_let_go_answers_as_before(case: Case) {
     assert_eq!(case.kinds(run).await, ["run_started", "run_completed"]);
 }
 
-/// One bad turn does not fail its neighbours.
+/// A turn that is refused does not affect the others of its batch.
 pub async fn a_refused_turn_leaves_its_neighbours_alone(case: Case) {
     let worker = case.join("wf").await;
     for _ in 0..3 {
@@ -125,7 +125,7 @@ pub async fn a_refused_turn_writes_nothing(case: Case) {
     assert_eq!(case.counts().await, [(Status::Running, 1)].into());
 }
 
-/// A turn that fires a timer is refused when a message came in time that it has not read.
+/// A turn that fires a timer is refused if it has not read a message that arrived before the timer was due.
 pub async fn a_timer_does_not_fire_over_an_answer_given_in_time(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;
@@ -140,7 +140,7 @@ pub async fn a_timer_does_not_fire_over_an_answer_given_in_time(case: Case) {
     worker.commit_done(turn.consuming(1)).await;
 }
 
-/// A message that came after the timer was due does not hold the timer back.
+/// A message that arrived after a timer was due does not prevent the turn that fires it.
 pub async fn a_timer_fires_before_an_answer_that_came_too_late(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;
@@ -168,7 +168,7 @@ pub async fn the_end_is_final(case: Case) {
     assert_eq!((worker.held().await, case.view(run).await), (0, view));
 }
 
-/// A run may end with messages that it never read.
+/// A run can end with unread messages.
 pub async fn a_run_may_end_with_unread_messages(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;

@@ -45,8 +45,8 @@ pub async fn counts_list_every_status(case: Case) {
     assert_eq!(case.world.counts().await.unwrap(), expected(&[(Completed, 1)]));
 }
 
-/// The counts tell the final statuses apart.
-pub async fn counts_tell_final_statuses_apart(case: Case) {
+/// Each final status is counted separately.
+pub async fn each_final_status_is_counted_separately(case: Case) {
     let worker = case.join("wf").await;
     for _ in 0..4 {
         case.start("wf").await;
@@ -62,7 +62,7 @@ pub async fn counts_tell_final_statuses_apart(case: Case) {
     assert_eq!(case.counts().await, [(Completed, 1), (Failed, 2), (Cancelled, 1)].into());
 }
 
-/// The counts are true after a takeover and after a leave.
+/// The counts are correct after a takeover and after a leave.
 pub async fn counts_are_true_after_sessions_end(case: Case) {
     for _ in 0..3 {
         case.start("wf").await;

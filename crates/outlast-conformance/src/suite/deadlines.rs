@@ -59,7 +59,7 @@ pub async fn a_turn_from_a_start_keeps_its_deadline(case: Case) {
     assert_eq!(overdue(&case.join("other").await).await, [(turn.run, true)]);
 }
 
-/// A turn that says so clears the deadline permanently.
+/// A turn can clear the deadline permanently.
 pub async fn a_turn_clears_the_deadline(case: Case) {
     let (worker, stranger) = (case.join("wf").await, case.join("other").await);
     let run = start_within(&case, 60).await;
@@ -120,7 +120,7 @@ pub async fn a_deadline_before_the_begin_is_refused(case: Case) {
     }
 }
 
-/// A deadline alone makes no run ready: the worker that parked it has said when it is due.
+/// A deadline alone makes no run ready: the turn with which the run waits sets when it is due.
 pub async fn a_deadline_makes_no_run_ready(case: Case) {
     let worker = case.join("wf").await;
     parked(&case, &worker, wait()).await;
@@ -163,7 +163,7 @@ pub async fn an_overdue_run_is_given_once(case: Case) {
     assert_eq!(stranger.work(stranger.request()).await.unread[0].run, run);
 }
 
-/// A worker with the code of an overdue run that is ready gets it as usual, and lets it clean up.
+/// A worker with the code of an overdue run that is ready claims it as usual, and the run can clean up.
 pub async fn an_overdue_run_that_is_ready_is_given_to_its_code_as_usual(case: Case) {
     let (worker, stranger) = (case.join("wf").await, case.join("other").await);
     let due = parked(&case, &worker, wait_until(case.later(60))).await;
@@ -184,7 +184,7 @@ pub async fn a_ready_run_is_overdue_to_those_without_its_code(case: Case) {
     case.join("wf").await.claim_nothing().await;
 }
 
-/// A terminate or an early cancel is ordinary work, although the run is overdue.
+/// An overdue run that was terminated, or cancelled before its first turn, is claimed as an ordinary run.
 pub async fn an_overdue_run_that_needs_no_code_is_given_as_usual(case: Case) {
     let stranger = case.join("other").await;
     let run = start_within(&case, 60).await;
@@ -193,7 +193,7 @@ pub async fn an_overdue_run_that_needs_no_code_is_given_as_usual(case: Case) {
     assert_eq!(overdue(&stranger).await, [(run, false)]);
 }
 
-/// A stuck run is overdue to everyone, also to the build that left it so.
+/// Every build can claim an overdue stuck run, also the one that left it stuck.
 pub async fn an_overdue_stuck_run_is_given_to_any_build(case: Case) {
     let (worker, stranger) = (case.join("wf").await, case.join_build("other", "build-2").await);
     for ender in [&worker, &stranger] {
@@ -217,7 +217,7 @@ pub async fn a_failed_build_ends_an_overdue_run(case: Case) {
     assert_eq!(overdue(&worker).await, [(run, true)]);
 }
 
-/// A run that someone holds is not overdue, until that one releases it.
+/// A held run is not overdue until its holder releases it.
 pub async fn a_held_run_is_not_overdue(case: Case) {
     let (worker, stranger) = (case.join("wf").await, case.join("other").await);
     let run = start_within(&case, 60).await;
@@ -229,7 +229,7 @@ pub async fn a_held_run_is_not_overdue(case: Case) {
     assert_eq!(overdue(&stranger).await, [(run, true)]);
 }
 
-/// A run of a worker that is gone is overdue after the takeover.
+/// A run of a crashed worker is overdue after the takeover.
 pub async fn a_run_that_was_taken_over_is_overdue(case: Case) {
     let stranger = case.join("other").await;
     let run = start_within(&case, 60).await;
@@ -240,8 +240,8 @@ pub async fn a_run_that_was_taken_over_is_overdue(case: Case) {
     assert_eq!(overdue(&stranger).await, [(run, true)]);
 }
 
-/// A claim tells a worker that ends overdue runs when the next one is.
-pub async fn a_claim_tells_when_the_next_run_is_overdue(case: Case) {
+/// A claim of a worker that ends overdue runs returns when the next one will be overdue.
+pub async fn a_claim_returns_when_the_next_run_is_overdue(case: Case) {
     let (worker, stranger) = (case.join("wf").await, case.join("other").await);
     parked(&case, &worker, wait()).await;
     let at = case.later(60).plus(DEADLINE_GRACE);
@@ -277,7 +277,7 @@ pub async fn overdue_runs_are_given_from_the_moment_that_a_worker_says(case: Cas
     assert_eq!(stranger.work(request).await.next_due, Some(overdue_at), "whichever comes later");
 }
 
-/// The longest overdue come first, and no more than were requested.
+/// Runs that have been overdue for longest are claimed first, up to the limit of the claim.
 pub async fn the_longest_overdue_comes_first(case: Case) {
     let stranger = case.join("other").await;
     let mut runs = Vec::new();
@@ -301,7 +301,7 @@ pub async fn an_overdue_run_is_given_to_those_who_can_read_it(case: Case) {
     assert_eq!(overdue(&case.join("other").await).await, [(run, true)]);
 }
 
-/// Ready runs come before overdue ones, and all of them count against what was requested.
+/// Ready runs are claimed before overdue ones, and both count towards the limit of the claim.
 pub async fn ready_runs_come_before_overdue_ones(case: Case) {
     let worker = case.join("other").await;
     let late = [start_within(&case, 60).await, start_within(&case, 60).await];

@@ -11,7 +11,7 @@ async fn start_in(case: &Case, seconds: u64) -> RunId {
     case.try_start(start).await.expect("the world starts a run").run
 }
 
-/// A delayed run is ready at its moment and not before; until then it is pending and says when.
+/// A delayed run is ready at its time and not before. Until then it is pending, and its view shows the time.
 pub async fn a_delayed_run_begins_at_its_moment(case: Case) {
     let worker = case.join("wf").await;
     let (run, moment) = (start_in(&case, 60).await, case.later(60));
@@ -29,15 +29,15 @@ pub async fn a_delayed_run_begins_at_its_moment(case: Case) {
     assert_eq!((view.status, view.wake_at), (Status::Running, None));
 }
 
-/// A claim tells when a delayed run is due, to those who have its code.
-pub async fn a_claim_tells_when_a_delayed_run_is_due(case: Case) {
+/// A claim returns when a delayed run is due, if the worker has its code.
+pub async fn a_claim_returns_when_a_delayed_run_is_due(case: Case) {
     let (worker, stranger) = (case.join("wf").await, case.join("other").await);
     start_in(&case, 60).await;
     assert_eq!(worker.work(worker.request()).await.next_due, Some(case.later(60)));
     assert_eq!(stranger.work(stranger.request()).await.next_due, None);
 }
 
-/// A moment that has come delays nothing.
+/// A start time in the past does not delay a run.
 pub async fn a_moment_that_has_come_delays_nothing(case: Case) {
     let worker = case.join("wf").await;
     let run = start_in(&case, 0).await;
@@ -59,7 +59,7 @@ pub async fn a_message_does_not_make_a_delayed_run_begin(case: Case) {
     assert_eq!((claimed.run, claimed.inbox.len()), (run, 2));
 }
 
-/// A delayed run that is cancelled or terminated does not wait for its moment, nor for its code.
+/// A delayed run that is cancelled or terminated is ready at once, also for workers without its code.
 pub async fn a_delayed_run_is_ended_at_once(case: Case) {
     let stranger = case.join("other").await;
     for is_cancel in [true, false] {
@@ -79,7 +79,7 @@ pub async fn a_delayed_run_is_ended_at_once(case: Case) {
     }
 }
 
-/// A delayed run stands in line by its moment, not by its start.
+/// A delayed run is ordered by the time at which it is due, not by that of its start.
 pub async fn a_delayed_run_stands_in_line_by_its_moment(case: Case) {
     let delayed = start_in(&case, 2).await;
     case.clock.advance("1s");
@@ -104,7 +104,7 @@ pub async fn a_run_that_was_delayed_is_woken_as_any_other(case: Case) {
     assert_eq!(worker.claim_one().await.run, run);
 }
 
-/// A repeated start, and a later one with its key, neither hasten nor put off a delayed run.
+/// A repeated start, and a later one with the same key, do not change when a delayed run begins.
 pub async fn a_repeated_delayed_start_changes_nothing(case: Case) {
     let worker = case.join("wf").await;
     let moment = Some(case.later(60));
@@ -118,7 +118,7 @@ pub async fn a_repeated_delayed_start_changes_nothing(case: Case) {
     assert_eq!(case.view(start.run).await.wake_at, moment);
 }
 
-/// A delayed run waits for its moment although a worker joins or takes over.
+/// A join or a takeover does not change when a delayed run begins.
 pub async fn joins_and_takeovers_do_not_make_a_delayed_run_begin(case: Case) {
     let run = start_in(&case, 60).await;
     let worker = case.join("wf").await;

@@ -18,7 +18,7 @@ pub async fn a_fresh_run_that_is_cancelled_needs_no_code(case: Case) {
     assert_eq!(case.status(run).await, Status::Cancelled);
 }
 
-/// It is still given to a worker with the code, once.
+/// A worker with the code can claim such a run as well, and only one worker gets it.
 pub async fn a_fresh_run_that_is_cancelled_is_given_to_its_own_worker_too(case: Case) {
     let run = case.start("wf").await;
     case.cancel(run).await;
@@ -46,7 +46,7 @@ pub async fn a_run_that_had_a_turn_needs_its_code(case: Case) {
     assert_eq!(worker.claim_one().await.run, run);
 }
 
-/// A worker that cannot read the format is not given a run that needs no code either.
+/// A worker that cannot read the format cannot claim a run that needs no code either.
 pub async fn a_run_that_needs_no_code_needs_its_format(case: Case) {
     let run = case.start("wf").await;
     case.cancel(run).await;

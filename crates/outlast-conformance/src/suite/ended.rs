@@ -21,7 +21,7 @@ pub async fn an_ended_run_answers_at_once(case: Case) {
 }
 
 /// A waiter gets the end, with every final status.
-pub async fn who_waits_learns_every_final_status(case: Case) {
+pub async fn a_waiter_receives_every_final_status(case: Case) {
     let worker = case.join("wf").await;
     for index in 0..3 {
         let run = case.start("wf").await;
@@ -39,8 +39,8 @@ pub async fn who_waits_learns_every_final_status(case: Case) {
     }
 }
 
-/// Many who wait for one run all learn its end; those who wait for another do not.
-pub async fn everyone_who_waits_learns_the_end(case: Case) {
+/// All callers that wait for a run receive its end; callers that wait for another run do not.
+pub async fn every_waiter_receives_the_end(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;
     let turn = case.turn(&worker.claim_one().await).completing("out");
@@ -62,8 +62,8 @@ pub async fn everyone_who_waits_learns_the_end(case: Case) {
     assert!(other_end.as_mut().poll(&mut cx).is_pending());
 }
 
-/// Patience ends when the clock shows the moment, and not before.
-pub async fn patience_ends_at_its_moment(case: Case) {
+/// A wait ends without a result when the clock reaches its limit, and not before.
+pub async fn a_wait_ends_at_its_limit(case: Case) {
     let run = case.start("wf").await;
     let until = case.clock.now().plus(Duration::from_secs(5));
     let mut waiting = pin!(case.world.ended(run, until));
@@ -76,7 +76,7 @@ pub async fn patience_ends_at_its_moment(case: Case) {
     assert_eq!(case.world.ended(run, case.clock.now()).await, Ok(None));
 }
 
-/// Who stops waiting leaves nothing behind.
+/// A caller that stops waiting leaves no registration behind.
 pub async fn who_stops_waiting_leaves_nothing_behind(case: Case) {
     let run = case.start("wf").await;
     let until = case.clock.now().plus(Duration::from_secs(5));
@@ -89,7 +89,7 @@ pub async fn who_stops_waiting_leaves_nothing_behind(case: Case) {
     assert_eq!(case.clock.next_sleeper(), None);
 }
 
-/// Nobody waits for a run that does not exist.
+/// Waiting for a run that does not exist is an error.
 pub async fn the_end_of_an_unknown_run_is_not_found(case: Case) {
     let unknown = RunId::from_bits(case.id());
     assert_refused!(case.world.ended(unknown, Timestamp::NEVER).await, NotFound);

@@ -45,7 +45,7 @@ pub async fn a_repeat_of_an_older_turn_is_fenced(case: Case) {
     assert_refused!(worker.commit(first).await, Fenced);
 }
 
-/// A turn that adds no event still moves the run on.
+/// A turn without events is also the run's last turn: turns computed from the one before it are refused.
 pub async fn a_turn_without_events_makes_older_ones_stale(case: Case) {
     let worker = case.join("wf").await;
     case.start("wf").await;
@@ -56,7 +56,7 @@ pub async fn a_turn_without_events_makes_older_ones_stale(case: Case) {
     worker.commit_done(case.turn(&again).steps(1)).await;
 }
 
-/// Who has left can do nothing any more.
+/// A session that has left can neither claim nor commit.
 pub async fn a_session_that_left_is_fenced(case: Case) {
     let worker = case.join("wf").await;
     case.start("wf").await;
@@ -68,7 +68,7 @@ pub async fn a_session_that_left_is_fenced(case: Case) {
     assert_refused!(case.world.claim(worker.session, worker.request()).await, Fenced);
 }
 
-/// Who was taken over can do nothing any more, even before anyone claimed its runs.
+/// A session that was taken over can neither claim nor commit, even before its runs are claimed again.
 pub async fn a_session_that_was_taken_over_is_fenced(case: Case) {
     let (zombie, heir) = (case.join("wf").await, case.join_elsewhere("wf").await);
     let run = case.start("wf").await;
@@ -85,7 +85,7 @@ pub async fn a_session_that_was_taken_over_is_fenced(case: Case) {
     assert_eq!(case.kinds(run).await, ["run_started"]);
 }
 
-/// A session that is gone cannot start a run by a turn.
+/// A session that has ended cannot start a run by a turn.
 pub async fn a_session_that_is_gone_starts_nothing(case: Case) {
     let worker = case.join("wf").await;
     worker.leave().await;
@@ -94,7 +94,7 @@ pub async fn a_session_that_is_gone_starts_nothing(case: Case) {
     assert_refused!(case.world.run(turn.run).await, NotFound);
 }
 
-/// An unknown session can do nothing.
+/// A session that has never joined can neither claim nor commit.
 pub async fn an_unknown_session_is_fenced(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;

@@ -136,7 +136,7 @@ pub async fn a_message_that_the_holder_cannot_read_is_refused(case: Case) {
     old.claim_nothing().await;
 }
 
-/// A refused message leaves those beside it alone, and a holder that can read it gets it.
+/// A refused message does not affect the others of its batch. A holder that can read it receives it.
 pub async fn a_message_that_cannot_be_read_leaves_its_neighbours_alone(case: Case) {
     let old = join_old(&case).await;
     let claimed = held_old(&case, &old).await;
@@ -156,7 +156,7 @@ pub async fn a_message_that_cannot_be_read_leaves_its_neighbours_alone(case: Cas
     assert_eq!(case.view(other.run).await.format, format_of_rules(RULES));
 }
 
-/// What a turn tells another run is never refused for that: the run goes to a worker that can read it when its holder
+/// A message of a turn is never refused for that reason: a worker that can read it claims the run when its holder
 /// releases it.
 pub async fn a_turn_tells_a_run_whose_holder_cannot_read_it(case: Case) {
     let (new, old) = (case.join("wf").await, join_old(&case).await);

@@ -38,7 +38,7 @@ pub async fn details_are_brought_by_the_claim_after_a_crash(case: Case) {
     assert_eq!(case.join("wf").await.claim_one().await.details[0], second, "a later attempt counts");
 }
 
-/// Details of runs that the session does not hold are ignored, and a session that is gone keeps none.
+/// Details of runs that the session does not hold are ignored, and so are those of a session that has ended.
 pub async fn details_of_runs_that_others_hold_are_ignored(case: Case) {
     let (worker, other) = (case.join("wf").await, case.join("other").await);
     let run = case.held(&worker).await.run;
@@ -50,7 +50,7 @@ pub async fn details_of_runs_that_others_hold_are_ignored(case: Case) {
     assert_eq!(case.join("wf").await.claim_one().await.details, []);
 }
 
-/// An attempt that has ended is forgotten, but not a later one at the same step.
+/// The details of an attempt are deleted when it ends; those of a later attempt at the step are kept.
 pub async fn an_attempt_that_has_ended_is_forgotten(case: Case) {
     let worker = case.join("wf").await;
     let run = case.held(&worker).await.run;
@@ -61,7 +61,7 @@ pub async fn an_attempt_that_has_ended_is_forgotten(case: Case) {
     assert_eq!(case.join("wf").await.claim_one().await.details, [second]);
 }
 
-/// Details are not history: they change neither the run nor what it reads.
+/// Heartbeat details change neither the run's row nor its history.
 pub async fn details_leave_the_run_as_it_is(case: Case) {
     let worker = case.join("wf").await;
     let claimed = case.held(&worker).await;

@@ -6,7 +6,7 @@ use outlast_core::{ClaimedHistory, RunId, Then};
 use super::turn_ext::{TurnExt, wait};
 use super::{Case, assert_refused};
 
-/// Events are numbered without gaps, turn after turn, and come back as they were written.
+/// Events are numbered without gaps across turns, and are read as they were written.
 pub async fn a_history_is_gap_free_and_in_order(case: Case) {
     let worker = case.join("wf").await;
     case.start("wf").await;
@@ -27,7 +27,7 @@ pub async fn a_history_is_gap_free_and_in_order(case: Case) {
     }
 }
 
-/// A history is read on from any turn's first event, this many turns at a time.
+/// A history can be read from the first event of any turn, and in pages of turns.
 pub async fn a_history_is_read_in_pages(case: Case) {
     let worker = case.join("wf").await;
     case.start("wf").await;

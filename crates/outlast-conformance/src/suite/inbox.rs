@@ -11,7 +11,7 @@ fn sent(position: u64) -> Sent {
     Sent { position, cancel_was_requested: false, is_repeated: false }
 }
 
-/// Messages keep the order in which they were sent, and are numbered from 1.
+/// Messages are read in the order in which they were sent, and are numbered from 1.
 pub async fn messages_keep_their_order(case: Case) {
     let run = case.start("wf").await;
     let batch: Vec<_> = ["a", "b", "c"].map(|text| case.new_message(run, text)).into();
@@ -26,7 +26,7 @@ pub async fn messages_keep_their_order(case: Case) {
     assert_eq!((view.sent, view.consumed), (4, 0));
 }
 
-/// A message says when the world accepted it.
+/// A message has the time at which the world accepted it.
 pub async fn a_message_has_the_time_of_the_worlds_clock(case: Case) {
     let run = case.start("wf").await;
     case.clock.advance("1h");
@@ -36,7 +36,7 @@ pub async fn a_message_has_the_time_of_the_worlds_clock(case: Case) {
     assert_eq!(case.world.inbox(run, 0).await.unwrap()[0].at, sent_at);
 }
 
-/// A repeat with the same id is not a second message, and answers the first position.
+/// A repeated send with the same id adds no message, and returns the position of the first.
 pub async fn a_repeated_message_is_kept_once(case: Case) {
     let run = case.start("wf").await;
     let message = case.new_message(run, "a");
@@ -91,7 +91,7 @@ pub async fn a_refused_message_leaves_its_neighbours_alone(case: Case) {
     assert_refused!(&answers[1], Conflict);
 }
 
-/// A message sent before the run was ever claimed is there when it is.
+/// The first claim of a run returns the messages that were sent before.
 pub async fn a_message_sent_before_anyone_waits_is_kept(case: Case) {
     let run = case.start("wf").await;
     case.send_payload(run, "early").await;
@@ -116,7 +116,7 @@ pub async fn a_message_is_consumed_by_the_commit_that_says_so(case: Case) {
     assert_eq!(again.inbox, claimed.inbox[1..]);
 }
 
-/// A full inbox refuses payloads, but still takes what the engine needs.
+/// A full inbox refuses payloads, but accepts the messages of the engine.
 pub async fn a_full_inbox_refuses_payloads_but_takes_a_cancel(case: Case) {
     let run = case.start("wf").await;
     let batch = (0..INBOX_MESSAGES_MAX).map(|_| case.new_message(run, "x")).collect();
@@ -160,7 +160,7 @@ pub async fn a_message_keeps_its_headers(case: Case) {
     assert_eq!(case.status(run).await, Status::Pending, "a message does not change the status");
 }
 
-/// A full inbox takes what the engine needs, and refuses a wake, which it can do without.
+/// A full inbox accepts the messages of the engine, and refuses wakes, which can be sent again.
 pub async fn a_full_inbox_takes_what_the_engine_needs(case: Case) {
     let run = case.start("wf").await;
     let batch = (0..INBOX_MESSAGES_MAX).map(|_| case.new_message(run, "x")).collect();

@@ -7,7 +7,7 @@ use super::case::text;
 use super::turn_ext::{TurnExt, wait};
 use super::{Case, assert_refused};
 
-/// How many payloads a run keeps is what its last turn said, and comes with the claim.
+/// A claim returns the number of kept payloads that the last turn has set.
 pub async fn a_turn_says_how_many_payloads_are_kept(case: Case) {
     let worker = case.join("wf").await;
     let claimed = case.held(&worker).await;
@@ -23,7 +23,7 @@ pub async fn a_turn_says_how_many_payloads_are_kept(case: Case) {
     assert_eq!(case.view(claimed.run).await.kept, 0);
 }
 
-/// A payload that would be one too many, unread and kept ones together, is refused; the run is unharmed.
+/// A payload is refused when unread and kept payloads together have reached the limit; the run is not affected.
 pub async fn a_payload_past_the_limit_of_kept_ones_is_refused(case: Case) {
     let worker = case.join("wf").await;
     let claimed = case.held(&worker).await;

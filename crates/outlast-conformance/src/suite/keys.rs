@@ -52,7 +52,7 @@ pub async fn a_key_compares_digests_and_not_payloads(case: Case) {
     assert_eq!(case.try_start(second).await, Ok(Started { run, is_new: false }));
 }
 
-/// A deploy does not make a key forget: another version of the workflow is the same workflow.
+/// A key also applies to other versions of the workflow.
 pub async fn a_key_returns_its_run_to_another_version(case: Case) {
     let first = case.try_start(case.new_keyed_start("wf", "k", "in")).await.unwrap();
     let mut newer = case.new_keyed_start("wf", "k", "in");
@@ -61,7 +61,7 @@ pub async fn a_key_returns_its_run_to_another_version(case: Case) {
     assert_eq!(case.view(first.run).await.version, 1);
 }
 
-/// Keys are compared as they are: by case, by spaces, and none is no key.
+/// Keys are compared byte by byte: upper and lower case and spaces differ. Starts without a key never share a run.
 pub async fn keys_are_compared_exactly(case: Case) {
     let mut runs = Vec::new();
     for key in ["k", "K", "k ", "", "k\u{0}", "k\u{0}x", "ключ"] {
@@ -72,7 +72,7 @@ pub async fn keys_are_compared_exactly(case: Case) {
     assert!(runs.iter().all(|started| started.is_new), "{runs:?}");
 }
 
-/// Many who start with one key at the same time, in two processes, get one run.
+/// Concurrent starts with one key in two processes create one run.
 pub async fn concurrent_starts_with_one_key_give_one_run(case: Case) {
     let other = case.join_elsewhere("none").await;
     let starts: Vec<_> = (0..16).map(|_| case.new_keyed_start("wf", "k", "in")).collect();
@@ -94,7 +94,7 @@ pub async fn one_key_twice_in_a_batch_gives_one_run(case: Case) {
     assert_eq!(answers, [Ok(Started { run, is_new: true }), Ok(Started { run, is_new: false })]);
 }
 
-/// A turn from a start whose key is known writes nothing, and names the run that existed.
+/// A turn from a start whose key is in use writes nothing, and returns the existing run.
 pub async fn a_turn_from_a_start_with_a_known_key_writes_nothing(case: Case) {
     let first = case.try_start(case.new_keyed_start("wf", "k", "in")).await.unwrap();
     let worker = case.join("other").await;
@@ -130,7 +130,7 @@ fn windowed(case: &Case, workflow: &str, input: &str, seconds: u64) -> Start {
     start
 }
 
-/// Within its window a start returns the run of the key; when that is over, it begins a new one.
+/// Within the key's window a start returns the existing run; after it, a start creates a new run.
 pub async fn a_key_counts_within_the_window(case: Case) {
     let first = case.try_start(case.new_keyed_start("wf", "k", "in")).await.unwrap().run;
     case.clock.advance("59s999ms999us");
@@ -144,7 +144,7 @@ pub async fn a_key_counts_within_the_window(case: Case) {
     assert_eq!(case.listed(query).await, [start.run]);
 }
 
-/// The window is that of the later start: without one, a key counts for ever.
+/// The window of the later start applies. A start without a window always returns the existing run.
 pub async fn a_key_without_a_window_counts_for_ever(case: Case) {
     let first = case.try_start(windowed(&case, "wf", "in", 60)).await.unwrap().run;
     case.clock.advance("1000d");
@@ -153,7 +153,7 @@ pub async fn a_key_without_a_window_counts_for_ever(case: Case) {
 }
 
 /// The window begins with the run's start, not with its end, and the run continues without its key.
-pub async fn a_run_goes_on_without_its_key(case: Case) {
+pub async fn a_run_continues_without_its_key(case: Case) {
     let worker = case.join("wf").await;
     let first = case.try_start(windowed(&case, "wf", "in", 60)).await.unwrap().run;
     let claimed = worker.claim_one().await;
@@ -174,7 +174,7 @@ pub async fn a_key_past_its_window_conflicts_with_nothing(case: Case) {
     assert_refused!(case.try_start(case.new_keyed_start("wf", "k", "in")).await, Conflict);
 }
 
-/// A start that is repeated after its run lost the key answers as before, and takes nothing back.
+/// A start that is repeated after its run lost the key returns its run, and the key stays with the later run.
 pub async fn a_start_repeated_after_its_key_was_lost_answers_as_before(case: Case) {
     let start = windowed(&case, "wf", "in", 60);
     let first = case.try_start(start.clone()).await;

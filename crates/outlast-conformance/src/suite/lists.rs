@@ -18,7 +18,7 @@ fn ids(page: &Page) -> Vec<RunId> {
     page.runs.iter().map(|run| run.id).collect()
 }
 
-/// A list is sorted by id, newest first unless it is requested the other way round.
+/// A list is sorted by id: newest first, or oldest first if requested.
 pub async fn a_list_is_sorted_both_ways(case: Case) {
     let mut runs = start_some(&case, 4).await;
     let oldest =
@@ -29,7 +29,7 @@ pub async fn a_list_is_sorted_both_ways(case: Case) {
     assert_eq!((ids(&newest), newest.next), (runs, None));
 }
 
-/// A listed run is what `run` would answer.
+/// A list shows a run as `run` does.
 pub async fn a_listed_run_is_the_whole_view(case: Case) {
     let worker = case.join("wf").await;
     let run = case.parked(&worker, wait()).await;
@@ -77,7 +77,7 @@ pub async fn a_list_is_filtered_by_workflow(case: Case) {
     assert_eq!(ids(&list(&case, query).await), [open]);
 }
 
-/// Pages bring every run once; the last says that it is the last, even when it is full.
+/// Each run is on exactly one page. The last page has no cursor to a next one, even if it is full.
 pub async fn pages_bring_every_run_once(case: Case) {
     let runs = start_some(&case, 6).await;
     for limit in [1, 2, 3, 4, 6, 7] {
@@ -97,7 +97,7 @@ pub async fn pages_bring_every_run_once(case: Case) {
     }
 }
 
-/// Rows that are added meanwhile neither repeat nor hide a run that was there.
+/// Runs that start while a list is paged do not make it repeat or skip others.
 pub async fn pages_are_stable_while_runs_are_added(case: Case) {
     let runs = start_some(&case, 4).await;
     let query = RunQuery { limit: 2, ..RunQuery::default() };
@@ -108,7 +108,7 @@ pub async fn pages_are_stable_while_runs_are_added(case: Case) {
     assert_eq!(second.next, None);
 }
 
-/// A filtered list is paged by what it lists.
+/// A page of a filtered list has as many matching runs as requested, although other runs are between them.
 pub async fn a_filtered_list_is_paged(case: Case) {
     let worker = case.join("wf").await;
     let mut waiting = Vec::new();
@@ -128,7 +128,7 @@ pub async fn a_filtered_list_is_paged(case: Case) {
     assert_eq!((ids(&second), second.next), (waiting[2..].to_vec(), None));
 }
 
-/// However much is requested, one page has a limit.
+/// The length of a page has a limit.
 pub async fn a_page_has_a_limit(case: Case) {
     start_some(&case, PAGE_RUNS_MAX + 1).await;
     let query = RunQuery { limit: usize::MAX, ..RunQuery::default() };
@@ -137,7 +137,7 @@ pub async fn a_page_has_a_limit(case: Case) {
     assert_eq!(list(&case, RunQuery { after: first.next, ..query }).await.runs.len(), 1);
 }
 
-/// A key finds its run, and other filters still count.
+/// A list by key contains the run of the key if it matches the other filters.
 pub async fn a_run_is_found_by_its_key(case: Case) {
     case.start("wf").await;
     let run = case.try_start(case.new_keyed_start("wf", "order-1", "in")).await.unwrap().run;
@@ -159,7 +159,7 @@ pub async fn a_list_is_filtered_by_parent(case: Case) {
     assert_eq!(case.listed(completed).await, []);
 }
 
-/// A root finds itself and everyone below it; a run in the middle of the line is not a root.
+/// A list by root contains the root and all its descendants. A run that has a parent is not a root.
 pub async fn a_list_is_filtered_by_root(case: Case) {
     let family = Family::started(&case).await;
     case.start("wf").await;
@@ -171,7 +171,7 @@ pub async fn a_list_is_filtered_by_root(case: Case) {
     assert_eq!(case.listed(RunQuery { after: first.next, ..by(family.root) }).await, [family.grandchild]);
 }
 
-/// Runs are listed by when they were started: from a moment on, and before one.
+/// Runs can be listed by the time of their start: from one time on, and before another.
 pub async fn a_list_is_filtered_by_time(case: Case) {
     let mut runs = Vec::new();
     for _ in 0..3 {
@@ -203,7 +203,7 @@ pub async fn a_list_is_filtered_by_text(case: Case) {
     assert_eq!(case.listed(by("nothing like it")).await, []);
 }
 
-/// A text is found in every alphabet that knows upper and lower case.
+/// The search for a text ignores case in all alphabets.
 pub async fn a_text_is_found_in_every_alphabet(case: Case) {
     let run = case.try_start(case.new_keyed_start("wf", "Größe-КЛЮЧ", "in")).await.unwrap().run;
     for text in ["ключ", "GRÖ", "ße-К"] {
@@ -215,7 +215,7 @@ pub async fn a_text_is_found_in_every_alphabet(case: Case) {
     }
 }
 
-/// All that is requested must hold.
+/// A run is listed only if it matches all filters.
 pub async fn filters_hold_together(case: Case) {
     let family = Family::started(&case).await;
     case.start("child").await;
@@ -232,7 +232,7 @@ pub async fn filters_hold_together(case: Case) {
     assert_eq!(case.listed(RunQuery { parent: Some(family.child), ..query }).await, []);
 }
 
-/// Who walks to the last page and back again sees the same pages, in both orders.
+/// Paging forwards to the end and backwards again returns the same pages, in both orders.
 pub async fn pages_are_walked_both_ways(case: Case) {
     start_some(&case, 7).await;
     for (order, limit) in [ListOrder::OldestFirst, ListOrder::NewestFirst]
@@ -254,7 +254,7 @@ pub async fn pages_are_walked_both_ways(case: Case) {
     }
 }
 
-/// The page in front of a run holds the last of those in front of it, in the list's order.
+/// The page before a run contains the runs that directly precede it in the order of the list.
 pub async fn a_page_in_front_holds_the_last_of_those_in_front(case: Case) {
     let runs = start_some(&case, 5).await;
     let page = list(&case, RunQuery { before: Some(runs[3]), limit: 2, ..oldest_first() }).await;
@@ -265,7 +265,7 @@ pub async fn a_page_in_front_holds_the_last_of_those_in_front(case: Case) {
     assert_eq!((ids(&first), first.prev, first.next), (vec![], None, None));
 }
 
-/// Two cursors bound the list from both sides, and it is walked forwards.
+/// With two cursors, the list contains the runs between them and is read forwards.
 pub async fn two_cursors_bound_a_list(case: Case) {
     let runs = start_some(&case, 6).await;
     let query = RunQuery { after: Some(runs[0]), before: Some(runs[4]), limit: 2, ..oldest_first() };
@@ -282,7 +282,7 @@ pub async fn two_cursors_bound_a_list(case: Case) {
     assert_eq!(case.listed(newest).await, [runs[3], runs[2]]);
 }
 
-/// A list by key keeps to its cursors too.
+/// The cursors apply to a list by key as well.
 pub async fn a_list_by_key_keeps_to_its_cursors(case: Case) {
     let before = case.start("wf").await;
     let run = case.try_start(case.new_keyed_start("wf", "k", "in")).await.unwrap().run;

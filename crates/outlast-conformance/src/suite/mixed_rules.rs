@@ -19,7 +19,7 @@ async fn rules(case: &Case, run: RunId) -> (u32, u32) {
     (started.rules, case.view(run).await.format)
 }
 
-/// New runs get the lowest rules that every joined session knows, and the format that goes with them.
+/// New runs get the lowest rules among those of the joined sessions, and the format of these rules.
 pub async fn new_runs_get_the_lowest_rules_that_every_session_knows(case: Case) {
     let run = case.start("wf").await;
     assert_eq!(rules(&case, run).await, (RULES, format_of_rules(RULES)), "nobody is joined");
@@ -60,7 +60,7 @@ pub async fn a_turn_from_a_start_keeps_its_rules(case: Case) {
     old.claim_nothing().await;
 }
 
-/// A beat tells which rules new runs get, and a session that was taken over does not count.
+/// A beat returns the rules of new runs. A session that was taken over does not count.
 pub async fn a_beat_tells_the_rules_of_new_runs(case: Case) {
     let worker = case.join("wf").await;
     let beat = async || case.world.beat(worker.session, &Report::default(), &[]).await.unwrap().rules;

@@ -48,7 +48,7 @@ pub async fn a_message_of_a_turn_to_a_held_run_is_unread(case: Case) {
     assert_eq!(worker.claim_one().await.inbox.len(), 1, "it did not go to wait over it");
 }
 
-/// A parent that goes to wait in the same call in which its child ends is woken, whichever comes first.
+/// A parent that begins to wait in the call in which its child ends is woken, whichever of the two turns is first.
 pub async fn an_end_and_a_wait_in_one_call_do_not_miss_each_other(case: Case) {
     let worker = case.join("wf").await;
     for is_end_first in [true, false] {
@@ -62,7 +62,8 @@ pub async fn an_end_and_a_wait_in_one_call_do_not_miss_each_other(case: Case) {
     }
 }
 
-/// A timer does not fire over an answer that a neighbour in the same call has given in time.
+/// A turn that fires a timer is refused if an earlier turn of the same call has sent its run a message, and the world
+/// applies effects with the commit.
 pub async fn a_timer_does_not_fire_over_a_neighbours_message(case: Case) {
     let worker = case.join("wf").await;
     let (parent, child) = (case.held(&worker).await, case.held(&worker).await);
@@ -79,7 +80,7 @@ pub async fn a_timer_does_not_fire_over_a_neighbours_message(case: Case) {
     }
 }
 
-/// A message to a run that is not there, or has ended, is dropped; the others arrive.
+/// A message to a run that does not exist or has ended is dropped; the others arrive.
 pub async fn a_message_of_a_turn_that_cannot_arrive_is_dropped(case: Case) {
     let worker = case.join("wf").await;
     let (ended, waiting) = (case.completed(&worker).await, case.parked(&worker, wait()).await);
@@ -104,7 +105,7 @@ pub async fn a_message_of_a_turn_arrives_once(case: Case) {
     assert_eq!(case.view(waiting).await.sent, 1);
 }
 
-/// The messages of a turn keep their order, and come behind those that were there.
+/// The messages of a turn keep their order, after the earlier messages of the inbox.
 pub async fn the_messages_of_a_turn_keep_their_order(case: Case) {
     let worker = case.join("wf").await;
     let waiting = case.parked(&worker, wait()).await;
@@ -134,7 +135,7 @@ pub async fn a_child_can_be_told_something_in_the_turn_that_starts_it(case: Case
     assert_eq!((claimed.run, claimed.inbox.len()), (child.start.run, 1), "a fresh run needs no code for it");
 }
 
-/// A stuck run keeps what a turn sends it, and stays stuck.
+/// A stuck run accepts messages of turns, and stays stuck.
 pub async fn a_message_of_a_turn_does_not_free_a_stuck_run(case: Case) {
     let worker = case.join("wf").await;
     let parent = case.parked(&worker, stuck()).await;
@@ -158,7 +159,7 @@ pub async fn a_turn_from_a_start_sends_messages(case: Case) {
 }
 
 /// A message of a run's last turn to itself is unread for the next holder.
-pub async fn a_message_reaches_a_run_that_its_worker_lets_go_in_the_same_call(case: Case) {
+pub async fn a_message_reaches_a_run_that_is_released_in_the_same_call(case: Case) {
     let (worker, heir) = (case.join("wf").await, case.join("wf").await);
     let (parent, child) = (case.held(&worker).await, case.held(&worker).await);
     let end = case.turn(&child).sending(child_ended(&case, parent.run)).completing("out");

@@ -8,7 +8,7 @@ use outlast_core::{
 use super::Case;
 use super::turn_ext::TurnExt;
 
-/// JSON that stores, columns and converters like to change.
+/// JSON that databases and their drivers often change.
 const TEXTS: [&str; 14] = [
     "null",
     "0",
@@ -26,21 +26,21 @@ const TEXTS: [&str; 14] = [
     "123456789012345678901234567890",
 ];
 
-/// Plain payloads come back byte for byte: from starts, messages and events.
+/// Payloads of starts, messages and events are read back byte for byte.
 pub async fn awkward_json_survives_exactly(case: Case) {
     for text in TEXTS {
         survives(&case, Payload::from_json_text(text)).await;
     }
 }
 
-/// What a codec wrote comes back byte for byte, with the codec's name.
+/// The output of a codec is read back byte for byte, with the codec's name.
 pub async fn coded_payloads_survive_exactly(case: Case) {
     survives(&case, Payload::coded("aes-256", vec![])).await;
     survives(&case, Payload::coded("aes-256", (0..=255).collect::<Vec<u8>>())).await;
     survives(&case, Payload::coded("é", b"null".to_vec())).await;
 }
 
-/// A payload of a megabyte comes back byte for byte.
+/// A payload of a megabyte is read back byte for byte.
 pub async fn a_large_payload_survives_exactly(case: Case) {
     survives(&case, Payload::json(&"ü\u{0}x".repeat(200_000)).unwrap()).await;
 }
@@ -89,7 +89,7 @@ pub async fn headers_of_a_start_survive(case: Case) {
     assert_eq!(history[0].events, [start.event()]);
 }
 
-/// A failure comes back with everything that was known of it.
+/// A failure is read back with all its fields.
 pub async fn failures_survive_exactly(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;

@@ -7,7 +7,7 @@ use outlast_core::{ClaimRequest, RunId, Status, StuckReason, SuspectRoom, Then};
 use super::turn_ext::TurnExt;
 use super::{Case, TestWorker};
 
-/// Crashes this many workers that have this code, each with all that it could claim.
+/// Crashes this many workers with this code, each with all runs that it could claim.
 async fn crash_times(case: &Case, workflow: &str, times: u32) {
     let heir = case.join("none").await;
     for _ in 0..times {
@@ -52,7 +52,7 @@ pub async fn a_run_with_one_crash_is_carried_like_any_other(case: Case) {
     assert_eq!(given(&worker, SuspectRoom::Nothing).await, [run]);
 }
 
-/// One claim gives runs of one higher class, the one that comes first, among any number of others.
+/// A claim returns runs of at most one higher class, the first in the order, and any number of other runs.
 pub async fn a_claim_gives_one_higher_crash_class_at_a_time(case: Case) {
     let join = case.new_join(&[("a", 1), ("b", 1), ("c", 1)]);
     let (third, second) = (crashed(&case, "a", 3).await, crashed(&case, "b", 2).await);
@@ -65,7 +65,7 @@ pub async fn a_claim_gives_one_higher_crash_class_at_a_time(case: Case) {
     assert_eq!(given(&worker, any).await, [second], "once it carries none of the other class");
 }
 
-/// A claim gives as many runs of a class as there is room for, and the others go to other workers.
+/// A claim returns as many runs of a class as the worker has room for; other workers can claim the rest.
 pub async fn crash_classes_have_room_for_fewer_and_fewer_runs(case: Case) {
     let many = 70;
     case.start_many("wf", many).await;
@@ -91,7 +91,7 @@ pub async fn a_claim_gives_one_run_of_the_last_crash_class(case: Case) {
     assert_eq!(given(&worker, SuspectRoom::AnyClass { room: 100 }).await, [second]);
 }
 
-/// A new session gets one run of the last class and nothing else; without one, what any claim gets.
+/// The first claim of a session returns one run of the last class and nothing else, or ordinary runs if there is none.
 pub async fn the_first_claim_of_a_session_gives_a_run_of_the_last_class_alone(case: Case) {
     let join = case.new_join(&[("a", 1), ("b", 1), ("c", 1)]);
     let (last, second) = (crashed(&case, "a", 4).await, crashed(&case, "b", 2).await);
@@ -145,7 +145,8 @@ pub async fn a_run_whose_crashes_are_forgotten_is_carried_like_any_other(case: C
     assert_eq!(given(&worker, SuspectRoom::Nothing).await, [run]);
 }
 
-/// A run whose worker crashed five times, the last time with nothing else, is stuck; nothing of it is touched.
+/// A run whose worker crashed five times, the last time with no other run, is stuck; its history and inbox do not
+/// change.
 pub async fn a_run_that_crashes_its_workers_becomes_stuck(case: Case) {
     let run = case.start("wf").await;
     case.send_payload(run, "a").await;
@@ -162,7 +163,8 @@ pub async fn a_run_that_crashes_its_workers_becomes_stuck(case: Case) {
     assert_eq!(case.counts().await, [(Status::Stuck, 1)].into());
 }
 
-/// Another build is given a run that crashed its workers, as the only one of its class; so is every build once it is
+/// Another build can claim a run that crashed its workers, as the only one of its class; so can every build after it
+/// was
 /// resumed. One more crash makes it stuck again.
 pub async fn a_run_that_crashed_its_workers_is_tried_with_care(case: Case) {
     let run = crashed(&case, "wf", POISON_CRASHES).await;

@@ -25,7 +25,7 @@ pub async fn a_woken_run_is_given_to_its_last_holder_at_once(case: Case) {
     assert_eq!(last.claim_one().await.run, run);
 }
 
-/// Others are given it when the preference is over, and not before.
+/// Other sessions can claim the run when the preference is over, and not before.
 pub async fn a_woken_run_is_given_to_others_after_the_preference(case: Case) {
     let (last, other) = two_workers(&case).await;
     let run = case.parked(&last, wait()).await;
@@ -48,7 +48,7 @@ pub async fn a_due_run_is_preferred_from_its_due_moment(case: Case) {
 }
 
 /// The next due time that other sessions get includes the preference.
-pub async fn others_are_told_when_the_preference_is_over(case: Case) {
+pub async fn other_sessions_get_the_due_time_after_the_preference(case: Case) {
     let (last, other) = two_workers(&case).await;
     let at = in_a_second(&case);
     case.parked(&last, wait_until(at)).await;
@@ -57,7 +57,7 @@ pub async fn others_are_told_when_the_preference_is_over(case: Case) {
     assert_eq!(work.next_due, Some(at.plus(PREFERENCE)));
 }
 
-/// Nobody waits for a session that has left.
+/// A session that has left has no preference.
 pub async fn a_session_that_left_is_not_preferred(case: Case) {
     let (last, other) = two_workers(&case).await;
     let (messaged, due) =
@@ -69,7 +69,7 @@ pub async fn a_session_that_left_is_not_preferred(case: Case) {
     assert_eq!(claimed, [messaged, due].into());
 }
 
-/// Nobody waits for a session that was taken over.
+/// A session that was taken over has no preference.
 pub async fn a_session_that_was_taken_over_is_not_preferred(case: Case) {
     let (other, last) = two_workers(&case).await;
     let run = case.parked(&last, wait()).await;
@@ -79,15 +79,15 @@ pub async fn a_session_that_was_taken_over_is_not_preferred(case: Case) {
     assert_eq!(other.claim_one().await.run, run);
 }
 
-/// A new run is anybody's.
-pub async fn a_new_run_is_anybodys(case: Case) {
+/// Every session can claim a new run at once.
+pub async fn every_session_can_claim_a_new_run(case: Case) {
     let (_, other) = two_workers(&case).await;
     let run = case.start("wf").await;
     assert_eq!(other.claim_one().await.run, run);
 }
 
-/// A run that was released because its worker stops is anybody's.
-pub async fn a_released_run_is_anybodys(case: Case) {
+/// Every session can claim a run at once that was released because its worker stops.
+pub async fn every_session_can_claim_a_released_run(case: Case) {
     let (last, other) = two_workers(&case).await;
     let run = case.parked(&last, wait()).await;
     case.send_payload(run, "x").await;

@@ -19,7 +19,8 @@ async fn start_later(case: &Case, priority: u8, seconds: u64) -> RunId {
     case.try_start(Start { priority, not_before, ..case.new_start("wf") }).await.unwrap().run
 }
 
-/// Of runs that are ready since the same moment the more urgent come first, and equals by their ids.
+/// Of runs that became ready at the same time, those with the higher priority are claimed first, and equal ones in the
+/// order of their ids.
 pub async fn the_more_urgent_comes_first(case: Case) {
     let (usual, low) = (start(&case, 0).await, start(&case, 1).await);
     let (high, high_too, other) =
@@ -28,7 +29,7 @@ pub async fn the_more_urgent_comes_first(case: Case) {
     assert_eq!(worker.claim_runs().await, [high, high_too, low, usual, other]);
 }
 
-/// A level of priority is worth as much as a time of waiting, exactly.
+/// A level of priority equals a fixed time of waiting, to the microsecond.
 pub async fn a_level_is_worth_a_time_of_waiting(case: Case) {
     let waiting = start(&case, 0).await;
     case.clock.advance(PRIORITY_AGE - Duration::from_micros(1));
@@ -43,7 +44,7 @@ pub async fn a_level_is_worth_a_time_of_waiting(case: Case) {
     assert_eq!(worker.claim_runs().await, [sooner, waiting, equal, later, urgent]);
 }
 
-/// However many urgent runs keep coming, the others have their turn.
+/// Runs of low priority are claimed although runs of high priority keep starting.
 pub async fn nothing_waits_for_ever(case: Case) {
     let worker = case.join("wf").await;
     let patient = start(&case, 0).await;
@@ -62,7 +63,7 @@ pub async fn nothing_waits_for_ever(case: Case) {
     assert_eq!(rounds, longest.as_secs() / 10, "it is given as soon as it has waited long enough");
 }
 
-/// A run is not given before it is due, however urgent it is.
+/// A run cannot be claimed before it is due, whatever its priority.
 pub async fn an_urgent_run_is_not_given_before_it_is_due(case: Case) {
     let worker = case.join("wf").await;
     let delayed = start_later(&case, PRIORITY_MAX, 30).await;
@@ -79,7 +80,7 @@ pub async fn an_urgent_run_is_not_given_before_it_is_due(case: Case) {
     assert_eq!(worker.claim_one().await.run, delayed);
 }
 
-/// Urgent runs that are due soon, however many, do not hide one that is due.
+/// Runs of high priority that are due later do not hide a run that is due now.
 pub async fn urgent_runs_that_are_due_soon_hide_nothing(case: Case) {
     let not_before = Some(case.later(60));
     for priority in [PRIORITY_MAX, 7] {
@@ -92,8 +93,8 @@ pub async fn urgent_runs_that_are_due_soon_hide_nothing(case: Case) {
     assert_eq!(work.claimed.iter().map(|claimed| claimed.run).collect::<Vec<_>>(), [usual]);
 }
 
-/// A claim tells the first due moment of all priorities.
-pub async fn a_claim_tells_the_first_due_moment_of_all_priorities(case: Case) {
+/// A claim returns the earliest due time of all priorities.
+pub async fn a_claim_returns_the_first_due_time_of_all_priorities(case: Case) {
     let worker = case.join("wf").await;
     let due = async || worker.work(worker.request()).await.next_due;
     start_later(&case, PRIORITY_MAX, 60).await;
@@ -107,8 +108,9 @@ pub async fn a_claim_tells_the_first_due_moment_of_all_priorities(case: Case) {
     assert_eq!(due().await, Some(case.later(40)));
 }
 
-/// A claim that leaves out what is ready still tells what will be.
-pub async fn a_full_claim_tells_what_will_be_due(case: Case) {
+/// A claim that leaves ready runs for the next one returns a next due time that is not later than that of any delayed
+/// run.
+pub async fn a_full_claim_returns_the_next_due_time(case: Case) {
     let worker = case.join("wf").await;
     for priority in [0, 4] {
         start(&case, priority).await;
@@ -139,7 +141,7 @@ pub async fn priorities_count_across_workflows_and_queues(case: Case) {
     assert_eq!(worker.claim_runs().await, [runs[3], runs[1], runs[2], runs[0]]);
 }
 
-/// A claim that requests few gets the most urgent, of many levels, and the next claim the next.
+/// A claim returns the runs of the lowest ranks among all priorities; the next claim returns those that follow.
 pub async fn a_short_claim_brings_the_most_urgent(case: Case) {
     let mut runs = Vec::new();
     for priority in 0..=PRIORITY_MAX {
@@ -173,7 +175,7 @@ pub async fn a_run_keeps_its_priority(case: Case) {
     assert_eq!(other.claim_runs().await, [urgent[0], urgent[1], urgent[2], usual, newest]);
 }
 
-/// The worker that may have its future goes first with an urgent run as well.
+/// The worker that may have the run's future is preferred for runs of high priority as well.
 pub async fn an_urgent_run_is_preferred_by_its_last_holder(case: Case) {
     let (last, other) = (case.join("wf").await, case.join("wf").await);
     let run = start(&case, PRIORITY_MAX).await;
@@ -185,7 +187,7 @@ pub async fn an_urgent_run_is_preferred_by_its_last_holder(case: Case) {
     assert_eq!(other.claim_one().await.run, run);
 }
 
-/// A run that needs no code stands in line as if it had no priority.
+/// A run that can be ended without its code is ordered as if it had no priority.
 pub async fn a_run_that_needs_no_code_has_no_priority(case: Case) {
     let doomed = start(&case, PRIORITY_MAX).await;
     case.cancel(doomed).await;
@@ -210,7 +212,7 @@ pub async fn the_most_urgent_of_a_crash_class_is_given(case: Case) {
     assert_eq!(worker.work(one).await.claimed[0].run, usual);
 }
 
-/// There is no priority past the highest: such a start is refused and changes nothing.
+/// A start with a priority above the highest is refused and changes nothing.
 pub async fn a_priority_past_the_highest_is_refused(case: Case) {
     let bad = Start { priority: PRIORITY_MAX + 1, ..case.new_start("wf") };
     let answers = case.world.start(vec![bad.clone(), case.new_start("wf")]).await.unwrap();

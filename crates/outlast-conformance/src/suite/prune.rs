@@ -98,8 +98,8 @@ pub async fn every_ended_run_is_pruned(case: Case) {
     assert!(case.counts().await.is_empty());
 }
 
-/// One call looks at this many runs and says where the next one continues; the last says that it is the last.
-pub async fn pruning_goes_on_where_it_stopped(case: Case) {
+/// A call examines a limited number of runs and returns where the next call continues; the last call returns nothing.
+pub async fn pruning_continues_where_it_stopped(case: Case) {
     let worker = case.join("wf").await;
     let mut runs = Vec::new();
     for _ in 0..2 {
@@ -127,7 +127,7 @@ pub async fn a_full_call_is_not_the_last(case: Case) {
     assert_eq!(prune(&case, now, Some(run), 1).await, Pruned { runs: 0, next: None });
 }
 
-/// However much is requested, one call has a limit.
+/// The number of runs that one call examines has a limit.
 pub async fn one_call_prunes_no_more_than_its_limit(case: Case) {
     let runs = case.start_many("wf", PRUNE_RUNS_MAX + 1).await;
     let worker = case.join("wf").await;
@@ -164,7 +164,7 @@ pub async fn the_key_of_a_pruned_run_is_free(case: Case) {
     assert_eq!(case.try_start(start.clone()).await, Ok(Started { run: start.run, is_new: true }));
 }
 
-/// A run that lost its key to a later one takes nothing with it.
+/// Pruning a run whose key names a later run does not free the key.
 pub async fn pruning_leaves_a_key_to_the_run_that_has_it(case: Case) {
     let worker = case.join("wf").await;
     case.try_start(case.new_keyed_start("wf", "k", "in")).await.unwrap();
@@ -179,7 +179,7 @@ pub async fn pruning_leaves_a_key_to_the_run_that_has_it(case: Case) {
     assert_eq!(again, Ok(Started { run, is_new: false }));
 }
 
-/// A parent that was pruned leaves its children alone.
+/// Pruning a parent does not affect its children.
 pub async fn the_children_of_a_pruned_run_are_kept(case: Case) {
     let (worker, other) = (case.join("wf").await, case.join("child").await);
     let parent = case.held(&worker).await;
@@ -195,7 +195,7 @@ pub async fn the_children_of_a_pruned_run_are_kept(case: Case) {
 }
 
 /// A page continues behind a run that was pruned meanwhile.
-pub async fn pages_go_on_behind_a_pruned_run(case: Case) {
+pub async fn pages_continue_after_a_pruned_run(case: Case) {
     let worker = case.join("wf").await;
     let mut runs = Vec::new();
     for _ in 0..2 {

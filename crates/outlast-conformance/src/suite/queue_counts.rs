@@ -59,7 +59,7 @@ pub async fn a_woken_run_is_ready_in_its_queue(case: Case) {
     assert_eq!(ready(&case, "default").await, (0, None));
 }
 
-/// Held runs are running, each in its queue, until their worker lets go of them.
+/// Held runs are counted as running in their queue until their worker releases them.
 pub async fn held_runs_are_running_in_their_queues(case: Case) {
     for name in ["a", "b", "b"] {
         start_in(&case, name).await;
@@ -87,7 +87,7 @@ pub async fn a_stuck_run_is_not_ready(case: Case) {
     assert_eq!((view.running, view.stuck), (1, 0));
 }
 
-/// A run that every worker may claim, to end it, is ready in its own queue; also if builds failed to continue it.
+/// A run that can be ended without its code is counted as ready in its queue, also if builds failed to continue it.
 pub async fn a_run_that_needs_no_code_is_ready_in_its_queue(case: Case) {
     let worker = case.join("wf").await;
     let run = case.parked(&worker, stuck()).await;
@@ -116,7 +116,8 @@ pub async fn the_oldest_of_all_groups_is_found(case: Case) {
     assert_eq!(ready(&case, "default").await, (3, Some(began[1])));
 }
 
-/// The ready runs of a queue are counted up to a limit, in all its groups together; the oldest is found beyond it.
+/// The ready runs of a queue are counted up to a limit, over all its groups. The oldest one is found even if there are
+/// more.
 pub async fn ready_runs_are_counted_up_to_a_limit(case: Case) {
     case.clock.advance("1h");
     case.start_many("a", QUEUE_COUNT_MAX - 1).await;

@@ -35,7 +35,7 @@ pub async fn a_run_is_given_to_those_who_serve_its_queue(case: Case) {
     assert_eq!(case.join_queues("wf", &["cpu", "gpu"]).await.claim_one().await.run, run);
 }
 
-/// Who serves another queue alone is not given runs of the default one.
+/// A worker that serves only other queues cannot claim runs of the default queue.
 pub async fn the_default_queue_is_a_queue_as_others(case: Case) {
     let run = case.start("wf").await;
     case.join_queues("wf", &["gpu"]).await.claim_nothing().await;
@@ -108,7 +108,7 @@ pub async fn an_overdue_run_has_no_queue(case: Case) {
     );
 }
 
-/// A run that a message or its moment woke stands in its queue again.
+/// A run that was woken by a message or a timer is ready in its queue.
 pub async fn a_woken_run_stands_in_its_queue(case: Case) {
     let usual = case.join("wf").await;
     let (messaged, first) = parked(&case, wait()).await;
@@ -120,7 +120,7 @@ pub async fn a_woken_run_stands_in_its_queue(case: Case) {
     assert_eq!(second.claim_runs().await, [messaged, due]);
 }
 
-/// A run whose worker let it go or crashed stands in its queue again.
+/// A run whose worker released it or crashed is ready in its queue.
 pub async fn a_run_that_was_let_go_stands_in_its_queue(case: Case) {
     let (released, worker) = parked(&case, Then::Release).await;
     let queues = worker.queues.clone();
@@ -159,7 +159,7 @@ pub async fn a_stuck_run_is_given_to_other_builds_that_serve_its_queue(case: Cas
     assert_eq!(earlier.claim_one().await.run, run);
 }
 
-/// A child stands in the queue that its start names, not in its parent's.
+/// A child is in the queue that its start names, not in that of its parent.
 pub async fn a_child_stands_in_the_queue_of_its_start(case: Case) {
     let worker = case.join("wf").await;
     let parent = case.held(&worker).await;
@@ -224,7 +224,7 @@ pub async fn queues_are_compared_exactly(case: Case) {
     }
 }
 
-/// A start in a queue without a name, or with one past its limit, is refused and changes nothing.
+/// A start in a queue whose name is empty or too long is refused and changes nothing.
 pub async fn a_start_in_a_bad_queue_is_refused(case: Case) {
     let longest = "q".repeat(NAME_BYTES_MAX);
     assert!(case.try_start(case.new_queued_start("wf", &longest)).await.is_ok());
@@ -253,7 +253,7 @@ pub async fn a_queued_step_may_have_the_longest_name(case: Case) {
     assert_refused!(case.try_start(longer).await, Limit);
 }
 
-/// A worker that serves too many queues, or one that makes no sense, does not join.
+/// A worker that serves too many queues, or one with an invalid name, cannot join.
 pub async fn a_worker_of_bad_queues_does_not_join(case: Case) {
     let many = |count: usize| (0..count).map(|queue| format!("q-{queue}").into()).collect();
     let join = |queues| Join { queues, ..case.new_join(&[("wf", 1)]) };
@@ -275,8 +275,8 @@ pub async fn workers_show_their_queues(case: Case) {
     assert_eq!(queues, [vec![QUEUE_DEFAULT], vec!["gpu \"1\"", QUEUE_DEFAULT], vec![]]);
 }
 
-/// A claim tells when the next run of the worker's own queues is due.
-pub async fn a_claim_tells_when_its_queues_are_due(case: Case) {
+/// A claim returns when the next run in the worker's queues is due.
+pub async fn a_claim_returns_when_its_queues_are_due(case: Case) {
     for (queue, seconds) in [("a", 10), ("b", 20), ("b", 30)] {
         let not_before = Some(case.later(seconds));
         case.try_start(Start { not_before, ..case.new_queued_start("wf", queue) }).await.unwrap();
@@ -353,7 +353,7 @@ pub async fn lists_leave_built_in_runs_out(case: Case) {
     assert_eq!(case.listed(named).await, [runs[0], runs[4]]);
 }
 
-/// A queue that many runs of others stand beside is as quick to look into.
+/// A claim from a queue is as fast when other queues contain many ready runs.
 pub async fn runs_of_other_queues_are_not_in_the_way(case: Case) {
     let starts: Vec<Start> = (0..1_000).map(|_| case.new_queued_start("wf", "crowd")).collect();
     case.world.start(starts).await.unwrap();

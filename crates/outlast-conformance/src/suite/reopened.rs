@@ -92,7 +92,7 @@ pub async fn a_run_that_cannot_be_retried_is_not_reopened(case: Case) {
 }
 
 /// A caller that waits after the run was reopened gets its next end, not the one before.
-pub async fn a_waiter_hears_of_the_next_end(case: Case) {
+pub async fn a_waiter_receives_the_next_end(case: Case) {
     let worker = case.join("wf").await;
     let run = failed(&case, &worker).await;
     let past = Timestamp::from_micros(0);

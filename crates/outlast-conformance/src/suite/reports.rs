@@ -37,7 +37,7 @@ pub async fn a_worker_that_has_not_beaten_reports_nothing(case: Case) {
     assert_eq!((view.report, view.beat_at), (Report::default(), joined_at));
 }
 
-/// A beat keeps the report, exactly, and when it was.
+/// A beat stores the report unchanged, with its time.
 pub async fn a_beat_keeps_the_report(case: Case) {
     let worker = case.join("wf").await;
     case.clock.advance("1s");
@@ -60,7 +60,7 @@ pub async fn the_last_report_counts(case: Case) {
     assert_eq!(view(&case, &other).await.report, Report::default());
 }
 
-/// What a session that is gone says of itself is not kept.
+/// The report of a session that has ended is not stored.
 pub async fn the_report_of_a_lost_session_is_not_kept(case: Case) {
     let worker = case.join("wf").await;
     worker.leave().await;

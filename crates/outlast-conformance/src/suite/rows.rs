@@ -48,7 +48,7 @@ pub enum Added {
     CancelRequested,
 }
 
-/// What becomes of the run after a turn.
+/// How a turn leaves its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum AfterTurn {
@@ -260,7 +260,7 @@ fn ready_at(
     ready.choose(has_unread, unread.codeless().can_end(consumed, next_event), marks).moment(now)
 }
 
-/// What core makes of the row is what the world shows after every turn.
+/// After every turn, the world's row equals the row that core computes.
 pub async fn every_turn_is_stored_as_core_computes(case: Case) {
     let prober = prober(&case).await;
     for (index, combination) in Combination::all().into_iter().enumerate() {
@@ -308,7 +308,7 @@ fn compare_turn(view: &RunView, change: &RowChange<'_>, claimed: &Claimed, unrea
     assert_eq!(view.is_cancel_requested, is_cancel_requested, "{what}");
 }
 
-/// What core makes of the row is what the world shows after a worker has left, or crashed with many runs or one.
+/// After a worker has left or crashed, with many runs or one, the world's rows equal those that core computes.
 pub async fn every_end_of_a_session_is_stored_as_core_computes(case: Case) {
     let prober = prober(&case).await;
     for before in Before::all() {
@@ -330,7 +330,7 @@ pub async fn every_end_of_a_session_is_stored_as_core_computes(case: Case) {
     }
 }
 
-/// Ends a session that holds such runs, and compares what becomes of each.
+/// Ends a session that holds such runs, and compares each run's row with the one that core computes.
 async fn end_session(prober: &Prober<'_>, runs: &[(Before, UnreadKind)], is_crash: bool) {
     let case = prober.case;
     let world = if is_crash { case.other_handle().await } else { case.world.clone() };

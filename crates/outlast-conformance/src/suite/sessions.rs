@@ -40,7 +40,7 @@ pub async fn a_repeated_join_changes_nothing(case: Case) {
     assert_eq!(case.world.workers().await.unwrap(), before);
 }
 
-/// A beat gives the session its full time again, and says how many runs it holds.
+/// A beat renews the session for its full time, and returns the number of runs that it holds.
 pub async fn a_beat_renews_the_session(case: Case) {
     let worker = case.join("wf").await;
     case.start("wf").await;
@@ -72,7 +72,7 @@ pub async fn a_session_is_told_what_it_holds(case: Case) {
     assert_eq!(worker.held().await, 2);
 }
 
-/// Who leaves makes its runs ready for others at once, without a crash.
+/// When a session leaves, its runs are ready for others at once, and no crash is counted.
 pub async fn who_leaves_makes_its_runs_ready_without_a_crash(case: Case) {
     let (worker, other) = (case.join("wf").await, case.join_elsewhere("wf").await);
     let run = case.start("wf").await;
@@ -87,7 +87,7 @@ pub async fn who_leaves_makes_its_runs_ready_without_a_crash(case: Case) {
     assert_eq!(case.view(run).await.owner, Some(other.session), "a repeated leave takes nothing back");
 }
 
-/// Time alone ends no session: it keeps working until it is taken over.
+/// An expired session works until it is taken over.
 pub async fn expiry_alone_changes_nothing(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;
@@ -111,7 +111,7 @@ pub async fn a_session_lasts_as_long_as_it_asked_for(case: Case) {
     assert_eq!(case.world.workers().await.unwrap().len(), 2, "only the ten-second session is gone");
 }
 
-/// A beat works in a thread of its own, outside any runtime.
+/// A beat can be called from a thread outside of any async runtime.
 pub async fn a_beat_works_outside_any_runtime(case: Case) {
     struct UnparkWaker(Thread);
     impl Wake for UnparkWaker {

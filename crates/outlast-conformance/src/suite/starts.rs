@@ -18,7 +18,7 @@ pub async fn a_started_run_is_pending_and_its_history_begins(case: Case) {
     assert_eq!(history, [start.first_turn(case.clock.now())]);
 }
 
-/// A repeat with the same run id starts nothing, and answers as the first did.
+/// A repeated start with the same run id starts nothing, and returns the same result.
 pub async fn a_repeated_start_returns_the_first_answer(case: Case) {
     let start = case.new_start("wf");
     let first = case.try_start(start.clone()).await;
@@ -27,7 +27,7 @@ pub async fn a_repeated_start_returns_the_first_answer(case: Case) {
     assert_eq!(case.counts().await, [(Status::Pending, 1)].into());
 }
 
-/// A repeat that comes after the run has continued changes nothing.
+/// A start that is repeated after the run has continued changes nothing.
 pub async fn a_start_repeated_after_the_run_ended_changes_nothing(case: Case) {
     let start = case.new_start("wf");
     let first = case.try_start(start.clone()).await;
@@ -39,7 +39,7 @@ pub async fn a_start_repeated_after_the_run_ended_changes_nothing(case: Case) {
     worker.claim_nothing().await;
 }
 
-/// Each start of a batch has its own answer; one that is refused leaves its neighbours alone.
+/// Each start of a batch has its own answer; a refused one does not affect the others.
 pub async fn a_refused_start_leaves_its_neighbours_alone(case: Case) {
     let starts = [case.new_start("a"), case.new_start(&"n".repeat(NAME_BYTES_MAX + 1)), case.new_start("b")];
     let answers = case.world.start(starts.to_vec()).await.unwrap();
@@ -126,7 +126,7 @@ pub async fn a_batch_of_starts_has_a_limit(case: Case) {
     assert_eq!(case.world.start(starts).await.unwrap().len(), BATCH_STARTS_MAX);
 }
 
-/// The id that a world makes of random bits depends on the bits and the key alone, and a run starts with it.
+/// The id that a world derives for a run depends only on the given random bits and the key.
 pub async fn a_run_starts_with_the_id_that_its_world_makes(case: Case) {
     let bits = [case.id(), case.id()];
     for key in [None, Some("k")] {

@@ -91,7 +91,7 @@ fn append(stream: &str, first: u64, count: u64) -> StreamAppend {
     StreamAppend { stream: stream.into(), chunks: chunks(first, count), ..StreamAppend::default() }
 }
 
-/// Chunks have indexes without gaps, the time of their write and an origin; every kind comes back unchanged.
+/// Chunks have indexes without gaps, the time of their write and an origin. Every kind is read back unchanged.
 pub async fn chunks_are_read_as_they_were_written(case: Case) {
     let worker = case.join("wf").await;
     let run = case.held(&worker).await.run;
@@ -198,7 +198,7 @@ pub async fn an_attempt_of_the_next_holder_is_newer(case: Case) {
     assert_eq!(case.lines(run).await, ["!0 0", "!1 1", "!2 2", "3 restarted from 0", "4 0", "5 1"]);
 }
 
-/// A closed stream counts what is written to it. A newer attempt of the step that closed it opens it again.
+/// Writes to a closed stream are only counted. A newer attempt of the step that closed it opens it again.
 pub async fn a_closed_stream_counts_later_writes(case: Case) {
     let worker = case.join("wf").await;
     let run = case.held(&worker).await.run;
@@ -340,7 +340,7 @@ pub async fn a_workflow_closes_and_limits_streams(case: Case) {
     assert_eq!(case.stream(run, "s").await.late, 5);
 }
 
-/// The last published state is kept, also after the end of the run; what was too large is counted.
+/// The last published state is kept, also after the end of the run. States that were too large are counted.
 pub async fn the_last_published_state_is_kept(case: Case) {
     let worker = case.join("wf").await;
     let claimed = case.held(&worker).await;

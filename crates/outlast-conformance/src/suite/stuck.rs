@@ -24,7 +24,7 @@ async fn stick(case: &Case, worker: &TestWorker, run: RunId) {
     worker.commit_done(case.turn(&claimed).then(stuck_by(&worker.build))).await;
 }
 
-/// A stuck turn consumes nothing, adds nothing to the history, and says why.
+/// A stuck turn consumes no messages, adds no events, and stores its reason.
 pub async fn a_stuck_turn_leaves_history_and_inbox_untouched(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;
@@ -41,7 +41,7 @@ pub async fn a_stuck_turn_leaves_history_and_inbox_untouched(case: Case) {
     assert_eq!((again.seq, again.consumed, again.inbox.len()), (1, 0, 1));
 }
 
-/// Whoever hands back a claimed stuck run learns from the world why it was stuck, until it progresses.
+/// `held` returns why a run was stuck when it was claimed, until the run progresses.
 pub async fn a_held_run_says_why_it_was_stuck(case: Case) {
     let worker = case.join("wf").await;
     case.parked(&worker, stuck()).await;
@@ -53,7 +53,7 @@ pub async fn a_held_run_says_why_it_was_stuck(case: Case) {
     assert_eq!(case.world.held(other.session).await.unwrap()[0].columns.stuck, None);
 }
 
-/// The build that left a run stuck is not given it again, however often it joins.
+/// A build that left a run stuck cannot claim it again, also after it joins again.
 pub async fn the_same_build_is_not_given_a_stuck_run(case: Case) {
     let worker = case.join("wf").await;
     case.parked(&worker, stuck()).await;
@@ -91,7 +91,7 @@ pub async fn joining_writes_no_runs(case: Case) {
     assert_eq!(case.view(run).await, before);
 }
 
-/// Another build without the code is not given a stuck run.
+/// Another build cannot claim a stuck run without its code.
 pub async fn another_build_without_the_code_is_not_given_a_stuck_run(case: Case) {
     let worker = case.join("wf").await;
     let run = case.parked(&worker, stuck()).await;
@@ -183,7 +183,7 @@ pub async fn a_resumed_run_is_given_to_every_build(case: Case) {
     assert_eq!(case.view(run).await.stuck, None);
 }
 
-/// A resumed run that is let go without progress is stuck, and still open to every build.
+/// A resumed run that is released without progress is stuck, and every build can still claim it.
 pub async fn a_resumed_run_that_crashes_is_stuck_and_open_to_every_build(case: Case) {
     let worker = case.join("wf").await;
     let run = case.parked(&worker, stuck()).await;
@@ -195,7 +195,7 @@ pub async fn a_resumed_run_that_crashes_is_stuck_and_open_to_every_build(case: C
 }
 
 /// Any run without a holder can be resumed, and every build can then claim it; only a stuck run becomes ready.
-pub async fn any_run_that_nobody_holds_is_resumed(case: Case) {
+pub async fn any_run_without_a_holder_is_resumed(case: Case) {
     let worker = case.join("wf").await;
     let run = case.parked(&worker, stuck()).await;
     let mended = case.join_build("wf", "build-2").await;
@@ -217,7 +217,7 @@ pub async fn any_run_that_nobody_holds_is_resumed(case: Case) {
     assert_eq!(case.status(pending).await, Status::Pending);
 }
 
-/// A stuck run keeps what it is sent, and stays stuck.
+/// A stuck run accepts messages, and stays stuck.
 pub async fn a_message_to_a_stuck_run_is_kept_and_changes_nothing(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;
@@ -270,7 +270,7 @@ pub async fn a_ninth_build_replaces_the_oldest_and_the_run_rests(case: Case) {
     assert_eq!(case.view(run).await.retry_at, None);
 }
 
-/// A run that rests is ended at once when it can be without its code, and resumed at once.
+/// A resting run that can be ended without its code is ready at once, and so is one that is resumed.
 pub async fn a_resting_run_is_ended_or_resumed_at_once(case: Case) {
     for is_resumed in [false, true] {
         let run = case.start("wf").await;

@@ -60,7 +60,7 @@ pub async fn a_turn_sets_tags(case: Case) {
     assert_eq!(case.view(run).await.tags, tags(&[("a", "1"), ("b", "2"), ("c", "")]));
 }
 
-/// A turn that is repeated after another one does not bring its tags back.
+/// Repeating an earlier turn does not set its tags again.
 pub async fn an_old_turn_does_not_bring_its_tags_back(case: Case) {
     let worker = case.join("wf").await;
     let run = start_with(&case, &[]).await;
@@ -106,7 +106,7 @@ pub async fn runs_are_found_by_their_tags(case: Case) {
     assert_eq!(found(&case, &[("kind", "done")]).await, [first]);
 }
 
-/// Tags are compared as they are: by case, by spaces, and nothing stands for anything else.
+/// Tags are compared byte by byte: upper and lower case and spaces differ, and there are no wildcards.
 pub async fn tags_are_compared_exactly(case: Case) {
     let run = start_with(&case, &[("shop", "Seven"), ("empty", "")]).await;
     for other in [("shop", "seven"), ("Shop", "Seven"), ("shop", "Seven "), ("shop", "%"), ("shop", "")] {
@@ -130,7 +130,7 @@ pub async fn a_list_by_tag_is_paged(case: Case) {
     assert_eq!(case.listed(none).await, []);
 }
 
-/// Tags do not keep a run from waiting: a turn with tags is a turn like any other.
+/// A run can wait with a turn that sets tags.
 pub async fn a_turn_with_tags_alone_is_committed(case: Case) {
     let worker = case.join("wf").await;
     let claimed = case.held(&worker).await;

@@ -20,7 +20,7 @@ pub async fn the_runs_of_a_crashed_worker_are_taken_over(case: Case) {
     assert_eq!(heir.takeover().await, 0, "a takeover happens once");
 }
 
-/// A session whose time is over is taken over, to the microsecond.
+/// A session is taken over from the microsecond at which it expires, and not before.
 pub async fn an_expired_session_is_taken_over(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;
@@ -46,7 +46,7 @@ pub async fn a_worker_does_not_take_itself_over(case: Case) {
     assert_eq!(worker.held().await, 1);
 }
 
-/// A worker that lives keeps its runs when another one is taken over.
+/// A live worker keeps its runs when another one is taken over.
 pub async fn a_living_worker_keeps_its_runs(case: Case) {
     let (heir, living) = (case.join("wf").await, case.join_elsewhere("wf").await);
     let kept = case.start("wf").await;
@@ -58,7 +58,7 @@ pub async fn a_living_worker_keeps_its_runs(case: Case) {
     assert_eq!(case.view(kept).await.crashes, 0);
 }
 
-/// Everything that was committed before the crash is there after it.
+/// Everything that was committed before a crash exists after it.
 pub async fn what_was_committed_before_the_crash_is_kept(case: Case) {
     let (heir, doomed) = (case.join("wf").await, case.join_elsewhere("wf").await);
     let run = case.start("wf").await;
@@ -74,7 +74,7 @@ pub async fn what_was_committed_before_the_crash_is_kept(case: Case) {
     assert_eq!(claimed.history.whole().unwrap().last(), Some(&turn.record()));
 }
 
-/// Runs that the crashed worker had parked are not its crash's business: they wait on.
+/// A crash does not affect runs that the worker had released before: they continue to wait.
 pub async fn a_crash_does_not_touch_runs_that_wait(case: Case) {
     let (heir, doomed) = (case.join("wf").await, case.join_elsewhere("wf").await);
     let run = case.parked(&doomed, wait()).await;
@@ -84,14 +84,14 @@ pub async fn a_crash_does_not_touch_runs_that_wait(case: Case) {
     assert_eq!((case.status(run).await, case.view(run).await.crashes), (Status::Waiting, 0));
 }
 
-/// A session that is gone cannot take over others.
+/// A session that has ended cannot take over others.
 pub async fn a_session_that_is_gone_takes_nothing_over(case: Case) {
     let worker = case.join("wf").await;
     worker.leave().await;
     assert_refused!(case.world.takeover(worker.session).await, Fenced);
 }
 
-/// How many crashes count against a run after a turn is for the turn to say.
+/// A turn sets the number of crashes of its run.
 pub async fn a_turn_says_how_many_crashes_count(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;

@@ -104,7 +104,7 @@ pub async fn a_held_run_that_is_terminated_stays_with_its_holder(case: Case) {
     assert_eq!((unread[0].run, unread[0].messages.len()), (claimed.run, 1));
 }
 
-/// A terminate that came while someone held the run counts when that one releases it.
+/// A terminate that arrives while a worker holds the run takes effect when that worker releases it.
 pub async fn a_terminate_that_came_while_held_counts_afterwards(case: Case) {
     let stranger = case.join("other").await;
     for then in [wait(), outlast_core::Then::Release] {
@@ -119,7 +119,7 @@ pub async fn a_terminate_that_came_while_held_counts_afterwards(case: Case) {
     }
 }
 
-/// Nor is it lost when the holder's turn comes to no decision: the run is stuck, and ready to be ended.
+/// A terminate is not lost when the holder leaves the run stuck: the run is ready to be ended.
 pub async fn a_terminate_that_came_before_a_run_got_stuck_counts(case: Case) {
     let (worker, stranger) = (case.join("wf").await, case.join("other").await);
     let claimed = case.held(&worker).await;
@@ -130,7 +130,7 @@ pub async fn a_terminate_that_came_before_a_run_got_stuck_counts(case: Case) {
     assert_eq!((again.run, again.inbox.len()), (claimed.run, 1));
 }
 
-/// A worker that cannot read the history leaves the run to one that can.
+/// A terminated run cannot be claimed by a worker that cannot read its history.
 pub async fn a_run_that_is_terminated_needs_its_format(case: Case) {
     let worker = case.join("wf").await;
     let run = parked_after_a_turn(&case, &worker, wait()).await;
@@ -142,7 +142,7 @@ pub async fn a_run_that_is_terminated_needs_its_format(case: Case) {
     assert_eq!(case.join("other").await.claim_one().await.run, run);
 }
 
-/// A terminate that a commit has consumed no longer makes the run everybody's.
+/// After a commit has consumed a terminate, only workers with the code can claim the run.
 pub async fn a_terminate_that_was_consumed_counts_no_more(case: Case) {
     let (worker, stranger) = (case.join("wf").await, case.join("other").await);
     let claimed = case.held(&worker).await;
@@ -154,7 +154,7 @@ pub async fn a_terminate_that_was_consumed_counts_no_more(case: Case) {
     assert_eq!(worker.claim_one().await.inbox.len(), 1);
 }
 
-/// A wake is not a terminate: it wakes a run for those who have its code.
+/// After a wake, only workers with the code can claim the run.
 pub async fn a_wake_needs_the_code(case: Case) {
     let (worker, stranger) = (case.join("wf").await, case.join("other").await);
     let run = case.parked(&worker, wait()).await;

@@ -22,15 +22,15 @@ pub async fn a_run_is_due_at_its_moment_and_not_before(case: Case) {
     assert_eq!(worker.claim_one().await.run, run);
 }
 
-/// A moment that has passed when the run goes to wait makes it ready at once.
+/// A run that waits until a time in the past is ready at once.
 pub async fn a_moment_that_has_passed_makes_a_run_ready_at_once(case: Case) {
     let worker = case.join("wf").await;
     let run = case.parked(&worker, wait_until(case.clock.now())).await;
     assert_eq!(worker.claim_one().await.run, run);
 }
 
-/// A claim tells when the next run is due that the worker could claim.
-pub async fn a_claim_tells_when_the_next_run_is_due(case: Case) {
+/// A claim returns when the next run is due that the worker could claim.
+pub async fn a_claim_returns_when_the_next_run_is_due(case: Case) {
     let worker = case.join("wf").await;
     assert_eq!(worker.work(worker.request()).await.next_due, None);
     let (sooner, later) = (later(&case, 10), later(&case, 20));
@@ -44,8 +44,8 @@ pub async fn a_claim_tells_when_the_next_run_is_due(case: Case) {
     assert_eq!(worker.work(worker.request()).await.next_due, Some(later));
 }
 
-/// What the worker has no code for is not in its sight.
-pub async fn a_run_without_code_is_not_in_sight(case: Case) {
+/// The next due time does not include runs whose code the worker lacks.
+pub async fn the_next_due_time_leaves_out_runs_without_code(case: Case) {
     let worker = case.join("wf").await;
     case.parked(&worker, wait_until(later(&case, 10))).await;
     let stranger = case.join("other").await;
@@ -67,7 +67,7 @@ pub async fn a_restart_honours_the_remaining_wait(case: Case) {
     assert_eq!(worker.claim_one().await.run, run);
 }
 
-/// The world's clock is the one it was opened with.
+/// The world uses the clock with which it was opened.
 pub async fn the_worlds_clock_is_the_only_one(case: Case) {
     case.clock.advance("1d");
     assert_eq!(case.world.clock().now(), case.clock.now());

@@ -70,7 +70,7 @@ pub async fn one_run_gets_a_token_and_the_other_learns_who_has_it(case: Case) {
     assert_eq!(worker.claim().await.len(), 2, "both are woken by their answers");
 }
 
-/// A lookup returns what the run has published, and does not wake it.
+/// A lookup returns the metadata of the token, and does not wake its run.
 pub async fn a_lookup_returns_the_metadata_and_wakes_nobody(case: Case) {
     let worker = case.join("wf").await;
     let held = case.held(&worker).await;

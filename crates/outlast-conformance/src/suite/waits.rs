@@ -7,7 +7,7 @@ use outlast_core::Status;
 use super::Case;
 use super::turn_ext::{TurnExt, wait, wait_until};
 
-/// A message that came between the read and the wait is not lost: the run is ready at once.
+/// A message that arrives between the last read and the wait makes the run ready at once.
 pub async fn a_message_between_the_read_and_the_wait_is_not_lost(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;
@@ -27,7 +27,7 @@ pub async fn a_message_wakes_a_run_before_its_moment(case: Case) {
     assert_eq!(worker.claim_one().await.run, run);
 }
 
-/// A run woken early that waits again keeps its moment.
+/// A run that is woken early and waits again for the same time is ready at that time.
 pub async fn a_run_woken_early_can_wait_for_the_same_moment(case: Case) {
     let worker = case.join("wf").await;
     let at = case.clock.now().plus(Duration::from_secs(3_600));
@@ -75,7 +75,7 @@ pub async fn a_message_wakes_only_its_own_run(case: Case) {
     assert_eq!(case.status(first).await, Status::Waiting);
 }
 
-/// A message to a run that is due already does not send it back in line.
+/// A message to a run that is already ready does not change its place in the order.
 pub async fn a_message_does_not_send_a_ready_run_back_in_line(case: Case) {
     let worker = case.join("wf").await;
     let due = case.parked(&worker, wait_until(case.clock.now().plus(Duration::from_secs(1)))).await;

@@ -139,6 +139,8 @@ impl Connector {
         }
     }
 
+    /// Makes a connection with the settings of the world: in the startup message, or with a statement if a pooler refuses
+    /// them there. Without them if the connector omits settings.
     async fn connect_with_settings(&self) -> Result<RawConnection, Error> {
         if self.omits_settings {
             return self.plain_config.connect(self.tls.clone()).await;

@@ -31,6 +31,8 @@ pub(crate) fn tls_connector(mode: SslMode, root_cert: Option<&str>) -> Result<Ma
     Ok(MakeRustlsConnect::new(config))
 }
 
+/// The certificates of the authorities that may sign a server's certificate: those of the file, otherwise those of the
+/// system.
 fn trusted_roots(root_cert: Option<&str>) -> Result<RootCertStore, WorldError> {
     let mut trusted_roots = RootCertStore::empty();
     if let Some(path) = root_cert {

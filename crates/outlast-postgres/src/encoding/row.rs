@@ -3,7 +3,8 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
-use outlast_core::{Event, Marks, OpNumber, Parent, RunView, Stuck, Timestamp, TurnRecord};
+use outlast_core::sql::UnreadableColumn;
+use outlast_core::{Event, Marks, OpNumber, Parent, RunView, Stuck, StuckReason, Timestamp, TurnRecord};
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
@@ -17,6 +18,12 @@ pub(crate) struct InvalidRow(String);
 impl std::fmt::Display for InvalidRow {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+impl From<UnreadableColumn> for InvalidRow {
+    fn from(error: UnreadableColumn) -> Self {
+        Self(error.to_string())
     }
 }
 
@@ -134,9 +141,9 @@ pub(crate) fn marks(row: &Row, column: usize) -> Result<Marks, InvalidRow> {
 /// Reads why a run is stuck, or was stuck when it was claimed: the columns with reason, message and build, of which the
 /// first is `column`.
 pub(crate) fn stuck(row: &Row, column: usize) -> Result<Option<Stuck>, InvalidRow> {
-    let Some(reason) = get::<Option<&str>>(row, column)? else { return Ok(None) };
-    let reason =
-        serde_json::from_str(&format!("\"{reason}\"")).map_err(|error| invalid_column(column, error))?;
+    let Some(reason) = get::<Option<&str>>(row, column)?.map(StuckReason::of_stored_name) else {
+        return Ok(None);
+    };
     Ok(Some(Stuck::new(reason, text(row, column + 1)?).in_build(text(row, column + 2)?)))
 }
 
@@ -153,10 +160,4 @@ pub(crate) fn turn_record(row: &Row) -> Result<TurnRecord, InvalidRow> {
     let events = Event::read_turn(get(row, 4)?, seq).map_err(|error| InvalidRow(error.to_string()))?;
     let build: Arc<str> = text(row, 3)?.into();
     Ok(TurnRecord { id: parsed(row, 0)?, seq, at: timestamp(row, 2)?, build, events })
-}
-
-/// The name of a stuck run's reason, as it is stored.
-pub(crate) fn stuck_reason_name(stuck: &Stuck) -> String {
-    let text = serde_json::to_string(&stuck.reason).unwrap_or_default();
-    text.trim_matches('"').to_owned()
 }

@@ -86,6 +86,7 @@ fn add_tags(rows: &mut JsonRows, turn: &Turn) {
     rows.tags("tags", start_tags.into_iter().flatten().chain(outbox_tags.into_iter().flatten()));
 }
 
+/// Adds the change of the run's row as fields of its JSON object. Fields with the value of a new run are left out.
 fn add_row_change(rows: &mut JsonRows, change: &RowChange<'_>) {
     rows.word("status", change.status);
     rows.flag("held", change.owner.is_some());
@@ -180,10 +181,11 @@ pub(crate) fn simple_turn_end(turn: &Turn, session: SessionId) -> Option<Option<
 /// Whether the row of the turn's run must be locked: because it changes, or because the turn fires a timer, which must
 /// be ordered with messages to the run.
 pub(crate) fn locks_row(turn: &Turn, session: SessionId) -> bool {
-    // The result of a child's start is a message to its parent.
-    // The same holds for a token.
-    let has_children =
+    // The answer to the start of a child, or to a token that the turn takes, is a message to the turn's own run.
+    let may_be_answered =
         turn.outbox.as_ref().is_some_and(|outbox| !outbox.children.is_empty() || !outbox.tokens.is_empty());
     matches!(turn.based_on, BasedOn::Turn(_))
-        && (turn.fired_until.is_some() || has_children || may_write_row(turn, &RowChange::of(turn, session)))
+        && (turn.fired_until.is_some()
+            || may_be_answered
+            || may_write_row(turn, &RowChange::of(turn, session)))
 }

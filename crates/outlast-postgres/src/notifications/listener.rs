@@ -179,6 +179,7 @@ impl Drop for ListenerConnection {
 }
 
 impl ListenerTask {
+    /// Connects again whenever the connection is lost, until the world is closed.
     async fn run(mut self, mut requests: mpsc::Receiver<ListenerRequest>) {
         let mut backoff = CONNECT_BACKOFF;
         loop {
@@ -346,6 +347,7 @@ impl ListenerTask {
         Ok(())
     }
 
+    /// Takes or releases the lock of a session. Returns an error if the connection is lost.
     async fn handle_request(&mut self, client: &Client, request: ListenerRequest) -> Result<(), Error> {
         match request {
             ListenerRequest::Unlock(session, reply) => {

@@ -283,4 +283,39 @@ mod tests {
         );
         assert_eq!(notifier.take_pending().payload(10), "a - *");
     }
+
+    fn runs(count: usize) -> Vec<RunId> {
+        (0..count).map(|number| RunId::from_bits(u128::MAX - number as u128)).collect()
+    }
+
+    #[test]
+    fn more_ends_or_writes_than_a_notification_can_name_are_sent_as_any() {
+        let notifier = Notifier::new(false);
+        notifier.notify_written(&runs(WRITTEN_MAX));
+        notifier.notify_written(&runs(1));
+        notifier.notify(false, None, runs(ENDS_MAX).into_iter());
+        notifier.notify(false, None, runs(1).into_iter());
+        let unsent = notifier.take_pending();
+        assert_eq!(unsent.payload(10), "a - * ~*");
+        notifier.notify(false, None, runs(1).into_iter());
+        notifier.notify_written(&runs(1));
+        notifier.requeue(unsent);
+        assert_eq!(
+            notifier.take_pending().payload(10),
+            "a - * ~*",
+            "an unsent notification still means any run"
+        );
+    }
+
+    #[test]
+    fn the_longest_notification_fits() {
+        /// The server refuses payloads from this length on.
+        const PAYLOAD_BYTES_MAX: usize = 8_000;
+        let notifier = Notifier::new(false);
+        notifier.notify(false, Some(runs(1)[0]), runs(ENDS_MAX).into_iter());
+        notifier.notify_written(&runs(WRITTEN_MAX));
+        let payload = notifier.take_pending().payload(u64::MAX);
+        assert_eq!(payload.split(' ').count(), 3 + ENDS_MAX + WRITTEN_MAX);
+        assert!(payload.len() < PAYLOAD_BYTES_MAX, "{} bytes", payload.len());
+    }
 }

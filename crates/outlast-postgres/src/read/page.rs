@@ -10,7 +10,7 @@ mod index_scan;
 
 use outlast_core::limits::{PAGE_LOOKS_MAX, PAGE_RUNS_MAX};
 use outlast_core::paging::IdRange;
-use outlast_core::{BuiltInRuns, Page, QueuedSteps, RunId, RunQuery, RunView, WorldError};
+use outlast_core::{Page, RunId, RunQuery, RunView, WorldError};
 use tokio_postgres::Row;
 
 use self::index_scan::IndexScan;
@@ -27,10 +27,7 @@ pub(crate) async fn page(database: &Database, query: &RunQuery) -> Result<Page, 
         let run = read_views(database, &rows)?.into_iter().filter(|run| query.wants(run));
         return Ok(query.page(run.collect(), limit));
     }
-    if query.leaves_out_queued_steps() || query.leaves_out_built_in() {
-        // Most pages contain neither queued steps nor built-in runs: read the page without a row filter first, which examines fewer runs.
-        let (queued_steps, built_in) = (QueuedSteps::Listed, BuiltInRuns::Listed);
-        let all = RunQuery { queued_steps, built_in, ..query.clone() };
+    if let Some(all) = query.without_left_out() {
         let (runs, last_examined) = read_range(database, &all, limit).await?;
         if !runs.iter().any(|run| query.leaves_out(run)) {
             return Ok(query.page_until(runs, limit, last_examined));

@@ -17,9 +17,7 @@ use outlast_core::{HolderColumns, Marks, RunFailure, Stuck};
 use tokio_postgres::Row;
 
 use crate::encoding::json_rows::JsonRows;
-use crate::encoding::row::{
-    InvalidRow, get, invalid_column, maybe_timestamp, number, stuck, stuck_reason_name,
-};
+use crate::encoding::row::{InvalidRow, get, invalid_column, maybe_timestamp, number, stuck};
 use crate::encoding::turn::{read_builds, write_builds};
 
 /// One column.
@@ -111,8 +109,8 @@ pub(crate) fn add(rows: &mut JsonRows, columns: &HolderColumns) {
         rows.unsigned("kept", *kept);
     }
     rows.timestamp("deadline", *deadline);
-    if let Some(why @ Stuck { message, build, .. }) = stuck.as_deref() {
-        rows.word("stuck_reason", stuck_reason_name(why));
+    if let Some(Stuck { reason, message, build, .. }) = stuck.as_deref() {
+        rows.word("stuck_reason", reason.stored_name());
         rows.text("stuck_message", message);
         rows.text("stuck_build", build);
     }

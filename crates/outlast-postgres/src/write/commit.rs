@@ -120,6 +120,7 @@ impl<'a> CommitCall<'a> {
         result
     }
 
+    /// Commits the turns in order, in parts: as many turns as one statement can commit, or a single one.
     async fn commit_all(&mut self) -> Result<(), WorldError> {
         self.is_retry = self.all_were_blocked();
         let lock_wait = if self.is_retry { LockWait::Skip } else { LockWait::Short };

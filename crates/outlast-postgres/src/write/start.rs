@@ -247,6 +247,7 @@ async fn start_batch(
     }
 }
 
+/// Executes the statement for starts: that for a single run without key and tags, or that for all others.
 async fn execute_start(
     database: &Database,
     time: &TimeSource,

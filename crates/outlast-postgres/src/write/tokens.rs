@@ -6,18 +6,17 @@ use std::time::Duration;
 use outlast_core::limits::{PRUNE_REPLIES_MAX, REPLY_KEPT};
 use outlast_core::refusal::{no_run, token_taken};
 use outlast_core::{
-    FreedToken, MessageId, NewReply, NewToken, OpNumber, Reply, RunId, StoredReply, StoredToken, Then,
-    Timestamp, TokenHash, TokenOwner, TokenView, Turn, WorldError,
+    FreedToken, MessageId, NewReply, NewToken, OpNumber, RunId, StoredReply, StoredToken, Then, Timestamp,
+    TokenHash, TokenOwner, TokenView, Turn, WorldError,
 };
 use tokio_postgres::Row;
 
 use crate::clock::TimeSource;
 use crate::connection::database::{Database, Parameter};
 use crate::encoding::json_rows::JsonRows;
-use crate::encoding::message::{StoredPayload, json_text};
+use crate::encoding::message::{EncodedReply, StoredPayload, json_text};
 use crate::encoding::row::{
-    InvalidRow, get, invalid_column, json, maybe_number, maybe_timestamp, micros, number, parsed, text,
-    timestamp,
+    InvalidRow, get, json, maybe_number, maybe_timestamp, micros, number, parsed, text, timestamp,
 };
 use crate::error::corrupt_error;
 use crate::write::outbox::{RUN_PLACEHOLDER, effective_outbox};
@@ -60,6 +59,7 @@ impl TurnTokens {
         Ok(())
     }
 
+    /// Adds a token that the turn takes. `answer` is the id of the message that tells the run the result.
     fn add_taken(
         &mut self,
         turn: &Turn,
@@ -101,18 +101,10 @@ impl TurnTokens {
         rows.number("turn_nth", turn_nth);
         rows.word("run", run);
         rows.word("message", message);
-        let (outcome, body, raw) = match reply {
-            Reply::Answered(payload) => {
-                let StoredPayload { codec, body, raw } = StoredPayload::of(payload);
-                if let Some(codec) = &codec {
-                    rows.plain_text("codec", codec);
-                }
-                ("answered", body, raw)
-            }
-            // As bytes, because Postgres stores no NUL in texts.
-            Reply::Rejected(reason) => ("rejected", None, Some(reason.clone().into_bytes())),
-            _ => ("not_answered", None, None),
-        };
+        let EncodedReply { outcome, payload: StoredPayload { codec, body, raw } } = EncodedReply::of(reply);
+        if let Some(codec) = &codec {
+            rows.plain_text("codec", codec);
+        }
         rows.word("outcome", outcome);
         self.reply_bodies.push(body);
         self.reply_raws.push(raw);
@@ -149,12 +141,7 @@ fn read_token(row: &Row) -> Result<(StoredToken, TokenOwner), InvalidRow> {
         keep_for: maybe_number(row, 4)?.map(Duration::from_micros),
         kept_until: maybe_timestamp(row, 5)?,
     };
-    let owner = match (get::<bool>(row, 11)?, maybe_timestamp(row, 12)?) {
-        (false, _) => TokenOwner::Deleted,
-        (true, None) => TokenOwner::Open,
-        (true, Some(at)) => TokenOwner::Ended(at),
-    };
-    Ok((stored, owner))
+    Ok((stored, TokenOwner::of_run(get(row, 11)?, maybe_timestamp(row, 12)?)))
 }
 
 /// The reply of a run to a message.
@@ -171,19 +158,8 @@ pub(crate) async fn reply(
 
 /// Reads the columns of `reply.sql`.
 fn read_reply(row: &Row) -> Result<Option<StoredReply>, InvalidRow> {
-    let reply = match get::<Option<&str>>(row, 0)? {
-        None => return Ok(None),
-        Some("answered") => Reply::Answered(StoredPayload::read(row, 2)?),
-        Some("rejected") => {
-            let reason = get::<Option<&[u8]>>(row, 4)?.unwrap_or_default();
-            Reply::Rejected(String::from_utf8_lossy(reason).into_owned())
-        }
-        Some("not_answered") => Reply::NotAnswered,
-        Some(other) => {
-            return Err(invalid_column(0, format!("unknown reply `{other}`; run a newer build")));
-        }
-    };
-    Ok(Some(StoredReply { at: timestamp(row, 1)?, reply }))
+    let Some(outcome) = get::<Option<&str>>(row, 0)? else { return Ok(None) };
+    Ok(Some(StoredReply { at: timestamp(row, 1)?, reply: EncodedReply::read(row, outcome, 2)? }))
 }
 
 /// Deletes some tokens that are not kept any more, and some old replies.

@@ -175,6 +175,7 @@ async fn transact(database: &Database, time: &TimeSource, slot: OutcomeSlot, wor
     ended
 }
 
+/// Executes an attempt in a transaction on this connection, and records its outcome in the same transaction.
 async fn transact_on(
     connection: &mut Object,
     database: &Database,

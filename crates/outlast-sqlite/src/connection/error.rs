@@ -4,6 +4,7 @@ use std::path::Path;
 
 use outlast_core::WorldError;
 use outlast_core::event::EventError;
+use outlast_core::sql::UnreadableColumn;
 use rusqlite::{Error, ErrorCode};
 
 use crate::connection::permissions::missing_permission;
@@ -49,6 +50,7 @@ pub(crate) fn from_sqlite(error: &Error, path: &Path) -> WorldError {
     classified(error, path).caused_by(error)
 }
 
+/// The kind of the error, by the code of SQLite: whether the caller, the data or the state of the machine is the cause.
 fn classified(error: &Error, path: &Path) -> WorldError {
     let file = path.display();
     match error.sqlite_error_code() {
@@ -89,10 +91,14 @@ fn classified(error: &Error, path: &Path) -> WorldError {
     }
 }
 
-/// Describes a value that cannot be read. The error of an event already names the event.
+/// Describes a value that cannot be read. The errors of events and of the columns of messages name them already.
 pub(crate) fn describe_damage(error: &Error) -> String {
     match error {
-        Error::FromSqlConversionFailure(_, _, why) if why.is::<EventError>() => why.to_string(),
+        Error::FromSqlConversionFailure(_, _, why)
+            if why.is::<EventError>() || why.is::<UnreadableColumn>() =>
+        {
+            why.to_string()
+        }
         Error::FromSqlConversionFailure(column, _, why) => format!("column {column}: {why}"),
         other => other.to_string(),
     }

@@ -8,7 +8,7 @@ mod index_scan;
 
 use outlast_core::limits::{PAGE_LOOKS_MAX, PAGE_RUNS_MAX};
 use outlast_core::paging::IdRange;
-use outlast_core::{BuiltInRuns, Page, QueuedSteps, RunId, RunQuery, RunView};
+use outlast_core::{Page, RunId, RunQuery, RunView};
 use rusqlite::{Connection, Error, OptionalExtension};
 
 use self::index_scan::IndexScan;
@@ -24,10 +24,7 @@ pub(crate) fn page(connection: &Connection, query: &RunQuery) -> Result<Page, Re
         let run = by_key(connection, key)?.filter(|run| query.wants(run));
         return Ok(query.page(run.into_iter().collect(), limit));
     }
-    if query.leaves_out_queued_steps() || query.leaves_out_built_in() {
-        // Most pages contain neither queued steps nor built-in runs. Reading one without that filter does not have to evaluate it row by row.
-        let (queued_steps, built_in) = (QueuedSteps::Listed, BuiltInRuns::Listed);
-        let all = RunQuery { queued_steps, built_in, ..query.clone() };
+    if let Some(all) = query.without_left_out() {
         let (runs, scan_end) = find(connection, &all, limit)?;
         if !runs.iter().any(|run| query.leaves_out(run)) {
             return Ok(query.page_until(runs, limit, scan_end));

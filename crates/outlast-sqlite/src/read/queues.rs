@@ -53,6 +53,7 @@ fn of_name<'a>(queues: &'a mut BTreeMap<Arc<str>, QueueView>, name: &str) -> &'a
     queues.entry(name.into()).or_insert_with(|| QueueView::empty(name))
 }
 
+/// Counts the ready runs of each queue: of one line after the other, up to a number of lines.
 fn add_ready(
     connection: &Connection,
     now: Timestamp,

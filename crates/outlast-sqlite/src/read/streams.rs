@@ -12,7 +12,7 @@ use rusqlite::{Connection, Error, OptionalExtension, Row, params};
 use crate::connection::error::Refusal;
 use crate::schema::row::{invalid_column, number, number_or_null, parsed, parsed_or_null, timestamp, to_i64};
 use crate::schema::sql;
-use crate::write::message::payload_from_columns;
+use crate::write::message::read_payload;
 
 /// Reads the columns of `stream_read.sql` and `streams.sql`.
 pub(crate) fn read_stream_row(row: &Row<'_>) -> Result<(Arc<str>, StreamRow), Error> {
@@ -99,13 +99,8 @@ pub(crate) fn published(connection: &Connection, run: RunId) -> Result<StateView
     let has_ended = has_ended(connection, run)?;
     let mut statement = connection.prepare_cached(sql::STATE_READ)?;
     let found = statement.query_row([run.to_string()], |row| {
-        let codec: Option<Arc<str>> = row.get(3)?;
-        let payload = match row.get_ref(4)? {
-            ValueRef::Null => None,
-            body => Some(payload_from_columns(codec, body.as_bytes()?)),
-        };
         Ok(PublishedState {
-            payload,
+            payload: read_payload(row, 3, 4)?,
             at: timestamp(row, 0)?,
             version: number(row, 1)?,
             dropped: number(row, 2)?,

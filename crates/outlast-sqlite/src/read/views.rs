@@ -8,7 +8,7 @@ use outlast_core::{
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::connection::error::Refusal;
-use crate::schema::row::{marks, number, number_or_null, parse_json, parsed, run_view, timestamp};
+use crate::schema::row::{json, marks, number, number_or_null, parsed, run_view, timestamp};
 use crate::schema::sql;
 
 /// The view of a run.
@@ -64,7 +64,7 @@ pub(crate) fn event_count(connection: &Connection, run: RunId) -> Result<u64, Re
 pub(crate) fn workers(connection: &Connection) -> Result<Vec<WorkerView>, Refusal> {
     let mut statement = connection.prepare_cached(sql::WORKERS)?;
     let rows = statement.query_map([], |row| {
-        let code: Vec<(String, u32)> = parse_json(7, row.get_ref(7)?.as_str()?)?;
+        let code: Vec<(String, u32)> = json(row, 7)?;
         let code = code.into_iter().map(|(workflow, version)| Code { workflow: workflow.into(), version });
         let mut view = WorkerView::of_session(parsed(row, 0)?);
         view.host = row.get(1)?;
@@ -75,7 +75,7 @@ pub(crate) fn workers(connection: &Connection) -> Result<Vec<WorkerView>, Refusa
         view.expires_at = timestamp(row, 5)?;
         view.held = number(row, 6)?;
         view.code = code.collect();
-        view.queues = parse_json(8, row.get_ref(8)?.as_str()?)?;
+        view.queues = json(row, 8)?;
         view.report = Report::from_json(row.get_ref(10)?.as_str()?);
         view.version = row.get(11)?;
         view.format = number(row, 12)?;

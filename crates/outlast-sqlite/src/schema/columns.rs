@@ -9,9 +9,7 @@ use outlast_core::{FailedBuilds, HolderColumns, Marks, RunFailure, Timestamp};
 use rusqlite::types::Value;
 use rusqlite::{Error, Row, ToSql};
 
-use crate::schema::row::{
-    failed_builds, invalid_column, number, stuck, stuck_reason_text, timestamp_or_null, to_i64,
-};
+use crate::schema::row::{failed_builds, invalid_column, number, stuck, timestamp_or_null, to_i64};
 
 /// The names of the columns, in the order in which they are written and read.
 const NAMES: [&str; 13] = [
@@ -50,7 +48,7 @@ pub(crate) fn values(columns: &HolderColumns) -> [Value; NAMES.len()] {
         (*crashes).into(),
         to_i64(*kept).into(),
         deadline.map(Timestamp::as_micros).into(),
-        stuck.map(stuck_reason_text).into(),
+        stuck.map(|stuck| stuck.reason.stored_name()).into(),
         stuck.map_or(Value::Null, |stuck| text(&stuck.message)),
         stuck.map_or(Value::Null, |stuck| text(&stuck.build)),
         failed_builds.text().into(),

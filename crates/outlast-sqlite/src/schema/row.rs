@@ -4,7 +4,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use outlast_core::{
-    Event, FailedBuilds, Marks, OpNumber, Parent, Readiness, RunView, Stuck, Tags, Timestamp, TurnRecord,
+    Event, FailedBuilds, Marks, OpNumber, Parent, Readiness, RunView, Stuck, StuckReason, Tags, Timestamp,
+    TurnRecord,
 };
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Error, Row};
@@ -35,6 +36,11 @@ where
     T::Err: std::error::Error + Send + Sync + 'static,
 {
     if matches!(row.get_ref(column)?, ValueRef::Null) { Ok(None) } else { parsed(row, column).map(Some) }
+}
+
+/// A text, or NULL.
+pub(crate) fn text_or_null<'r>(row: &'r Row<'_>, column: usize) -> Result<Option<&'r str>, Error> {
+    Ok(row.get_ref(column)?.as_str_or_null()?)
 }
 
 /// A number that is not negative.
@@ -77,7 +83,7 @@ pub(crate) fn run_view(row: &Row<'_>) -> Result<RunView, Error> {
     view.updated_at = timestamp(row, 7)?;
     view.ended_at = timestamp_or_null(row, 8)?;
     view.wake_at = timestamp_or_null(row, 9)?;
-    view.waits = parse_json(10, row.get_ref(10)?.as_str()?)?;
+    view.waits = json(row, 10)?;
     view.sent = number(row, 11)?;
     view.consumed = number(row, 12)?;
     view.is_cancel_requested = row.get(20)?;
@@ -85,8 +91,7 @@ pub(crate) fn run_view(row: &Row<'_>) -> Result<RunView, Error> {
     view.retry_at = timestamp_or_null(row, 22)?;
     view.marks = marks(row, 23)?;
     view.parent = parent(row)?;
-    view.tags =
-        parse_json::<Vec<(String, String)>>(21, row.get_ref(21)?.as_str()?)?.into_iter().collect::<Tags>();
+    view.tags = json::<Vec<(String, String)>>(row, 21)?.into_iter().collect::<Tags>();
     Ok(view)
 }
 
@@ -97,9 +102,7 @@ pub(crate) fn marks(row: &Row<'_>, column: usize) -> Result<Marks, Error> {
 
 /// Why a run is stuck, or was stuck when it was claimed. Reads three columns: the reason, the message and the build.
 pub(crate) fn stuck(row: &Row<'_>, column: usize) -> Result<Option<Stuck>, Error> {
-    let ValueRef::Text(reason) = row.get_ref(column)? else { return Ok(None) };
-    let reason = std::str::from_utf8(reason).unwrap_or_default();
-    let reason = parse_json(column, reason)?;
+    let Some(reason) = text_or_null(row, column)?.map(StuckReason::of_stored_name) else { return Ok(None) };
     Ok(Some(
         Stuck::new(reason, row.get::<_, String>(column + 1)?).in_build(row.get::<_, String>(column + 2)?),
     ))
@@ -136,21 +139,7 @@ pub(crate) fn turn_record(row: &Row<'_>) -> Result<TurnRecord, Error> {
     Ok(TurnRecord { id: parsed(row, 0)?, seq, at: timestamp(row, 2)?, build, events })
 }
 
-/// A value that is stored as JSON, or as a word without quotes.
-pub(crate) fn parse_json<T: serde::de::DeserializeOwned>(column: usize, text: &str) -> Result<T, Error> {
-    // Reasons are stored without quotes, so that they are easy to read and compare in SQL.
-    let quoted;
-    let text = if text.starts_with(['[', '{']) {
-        text
-    } else {
-        quoted = format!("\"{text}\"");
-        &quoted
-    };
-    serde_json::from_str(text).map_err(|error| invalid_column(column, error))
-}
-
-/// The reason of a stuck run, as a word without quotes.
-pub(crate) fn stuck_reason_text(stuck: &Stuck) -> String {
-    let text = serde_json::to_string(&stuck.reason).unwrap_or_default();
-    text.trim_matches('"').to_owned()
+/// A value that is stored as JSON.
+pub(crate) fn json<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: usize) -> Result<T, Error> {
+    serde_json::from_str(row.get_ref(column)?.as_str()?).map_err(|error| invalid_column(column, error))
 }

@@ -154,6 +154,7 @@ fn unreadable_reason(error: Error) -> Result<String, Error> {
     if error.sqlite_error_code().is_some() { Err(error) } else { Ok(describe_damage(&error)) }
 }
 
+/// Assigns a ready run to the session, and builds what the claim returns for it.
 fn claim_run(tx: &mut Tx<'_>, claim: &Claim, run: ReadyRun, data: RunData) -> Result<Claimed, Error> {
     let params = params![run.run.to_string(), claim.session.to_string(), tx.now.as_micros()];
     tx.execute(sql::RUN_CLAIM, params)?;

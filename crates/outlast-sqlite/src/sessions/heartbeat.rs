@@ -1,14 +1,12 @@
 //! Heartbeat details of attempts. They are stored outside the history until the attempt ends.
 
-use std::sync::Arc;
-
-use outlast_core::{HeartbeatDetails, OpNumber, Payload, RunId};
+use outlast_core::{HeartbeatDetails, OpNumber, RunId};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Error, params};
 
 use crate::schema::row::{number, to_i64};
 use crate::schema::sql;
-use crate::write::message::{payload_from_columns, payload_to_value};
+use crate::write::message::{payload_to_value, read_payload};
 use crate::write::tx::Tx;
 
 /// The heartbeat details of one attempt, encoded on the caller's thread.
@@ -53,13 +51,11 @@ pub(crate) fn any_stored(connection: &Connection) -> Result<bool, Error> {
 pub(crate) fn details_of_run(connection: &Connection, run: RunId) -> Result<Vec<HeartbeatDetails>, Error> {
     let mut statement = connection.prepare_cached(sql::HEARTBEATS)?;
     let rows = statement.query_map([run.to_string()], |row| {
-        let codec: Option<Arc<str>> = row.get(2)?;
-        let details: Payload = payload_from_columns(codec, row.get_ref(3)?.as_bytes()?);
         Ok(HeartbeatDetails {
             run,
             op: OpNumber(number(row, 0)?),
             attempt: number(row, 1)?,
-            details: Some(details),
+            details: read_payload(row, 2, 3)?,
         })
     })?;
     rows.collect()

@@ -104,6 +104,7 @@ fn write(tx: &mut Tx<'_>, new: &EncodedTurn, consumed_before: u64) -> Result<(),
     Ok(())
 }
 
+/// Writes the run's row as it is after the turn, and notes whether workers must be woken.
 fn write_row(tx: &mut Tx<'_>, new: &EncodedTurn, consumed: u64) -> Result<(), Error> {
     let (change, now) = (&new.change, tx.now.as_micros());
     let [if_read, if_unread, if_can_end, if_paused] = ready_times(change.ready, tx.now);

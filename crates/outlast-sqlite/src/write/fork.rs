@@ -33,23 +33,25 @@ impl EncodedFork {
     }
 }
 
-/// Starts the fork. Everything that can be refused is checked before the first change.
+/// Starts the fork: inserts its row, copies the turns before the cut from the other run (except those that were rewritten,
+/// which are inserted), and sends its messages. Everything that can be refused is checked before the first change.
 pub(crate) fn fork(tx: &mut Tx<'_>, encoded: &EncodedFork) -> Result<Started, Refusal> {
     let EncodedFork { fork, events, messages } = encoded;
-    let (id, of) = (fork.start.run.to_string(), fork.origin.of.to_string());
+    let (id, other) = (fork.start.run.to_string(), fork.origin.of.to_string());
     let started = Started { run: fork.start.run, is_new: true };
     if tx.connection.prepare_cached(sql::RUN_EXISTS)?.exists([&id])? {
         return Ok(started);
     }
     let row = fork.row(tx.now)?;
     let format: Option<u32> =
-        tx.connection.prepare_cached(sql::RUN_FORMAT)?.query_row([&of], |row| row.get(0)).optional()?;
+        tx.connection.prepare_cached(sql::RUN_FORMAT)?.query_row([&other], |row| row.get(0)).optional()?;
     let format = row.format.max(format.ok_or_else(|| no_run(fork.origin.of))?);
     let rewritten = serde_json::to_string(&fork.rewritten_turns()).unwrap_or_default();
     let at = to_i64(fork.origin.at);
     let mut turns_before = tx.connection.prepare_cached(sql::TURNS_BEFORE)?;
-    let copied: u64 = turns_before.query_row(params![of, at, rewritten], |row| number(row, 0))?;
+    let copied: u64 = turns_before.query_row(params![other, at, rewritten], |row| number(row, 0))?;
     drop(turns_before);
+    // Turns were deleted since the fork was planned.
     if copied != fork.copied {
         return Err(not_forkable(fork.origin.of).into());
     }
@@ -57,7 +59,7 @@ pub(crate) fn fork(tx: &mut Tx<'_>, encoded: &EncodedFork) -> Result<Started, Re
     if !matches!(insert(tx, &fork.start, &row, "[]")?, InsertOutcome::Inserted) {
         return Ok(started);
     }
-    tx.execute(sql::TURNS_COPY, params![of, id, at, rewritten])?;
+    tx.execute(sql::TURNS_COPY, params![other, id, at, rewritten])?;
     for (turn, events) in fork.rewritten.iter().zip(events) {
         let (seq, turn_id, at) = (to_i64(turn.seq), turn.id.to_string(), turn.at.as_micros());
         tx.execute(sql::TURN_INSERT, params![id, seq, turn_id, at, &*turn.build, events])?;

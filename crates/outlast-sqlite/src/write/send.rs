@@ -7,9 +7,9 @@ use outlast_core::{EndableWithoutCode, Marks, MessageBody, Sent, Status, Timesta
 use rusqlite::{Error, OptionalExtension, Row, params};
 
 use crate::connection::error::Refusal;
-use crate::schema::row::{marks, number, parse_json, parsed, timestamp_or_null, to_i64};
+use crate::schema::row::{json, marks, number, parsed, timestamp_or_null, to_i64};
 use crate::schema::sql;
-use crate::write::message::EncodedMessage;
+use crate::write::message::{EncodedMessage, parameter};
 use crate::write::tokens::check_token;
 use crate::write::tx::Tx;
 
@@ -44,7 +44,7 @@ impl ReceivingRun {
             is_held: row.get(8)?,
             wake_at: timestamp_or_null(row, 9)?,
             ready_at: timestamp_or_null(row, 10)?,
-            waits: parse_json(11, row.get_ref(11)?.as_str()?)?,
+            waits: json(row, 11)?,
             marks: marks(row, 12)?,
             deadline: timestamp_or_null(row, 13)?,
         })
@@ -171,11 +171,11 @@ pub(crate) fn insert(tx: &Tx<'_>, encoded: &EncodedMessage, sent: Sent) -> Resul
             tx.now.as_micros(),
             columns.kind,
             columns.name,
-            columns.op,
+            columns.op.map(|op| to_i64(op.0)),
             columns.outcome,
             columns.codec,
-            columns.body,
-            encoded.headers,
+            columns.body.as_ref().map(parameter),
+            columns.headers,
             sent.cancel_was_requested,
         ],
     )?;

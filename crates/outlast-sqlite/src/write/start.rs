@@ -165,6 +165,7 @@ enum ConflictingRun {
     Replaced { run: RunId, has_ended: bool },
 }
 
+/// Finds out why a start could not be inserted: because of its id, or because of its key.
 fn conflicting_run(tx: &Tx<'_>, start: &Start) -> Result<ConflictingRun, Refusal> {
     let mut by_id = tx.connection.prepare_cached(sql::RUN_EXISTS)?;
     if by_id.exists([start.run.to_string()])? {

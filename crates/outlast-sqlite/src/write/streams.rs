@@ -233,6 +233,8 @@ pub(crate) fn apply_writes(tx: &mut Tx<'_>, turn: &EncodedTurn, writes: &Encoded
     Ok(())
 }
 
+/// Appends the chunks of a turn to a stream. Does nothing if the turn has appended them before, or if the run has too
+/// many streams.
 fn append_of_turn(tx: &Tx<'_>, turn: &EncodedTurn, append: &StreamAppend, pack: &str) -> Result<(), Error> {
     let (run, stream) = (&turn.run, &append.stream);
     let mut row = match stream_row(tx, run, stream)? {

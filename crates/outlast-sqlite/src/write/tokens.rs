@@ -5,19 +5,20 @@ use std::time::Duration;
 
 use outlast_core::limits::{PRUNE_REPLIES_MAX, REPLY_KEPT};
 use outlast_core::refusal::{no_run, token_not_held, token_taken};
+use outlast_core::sql::ReplyColumns;
 use outlast_core::{
-    FreedToken, MessageBody, MessageId, NewReply, NewToken, OpNumber, Reply, RunId, StoredReply, StoredToken,
+    FreedToken, MessageBody, MessageId, NewReply, NewToken, OpNumber, RunId, StoredReply, StoredToken,
     Timestamp, TokenChanges, TokenHash, TokenOwner, TokenView,
 };
-use rusqlite::types::{Value, ValueRef};
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Error, OptionalExtension, Row, params};
 
 use crate::connection::error::Refusal;
 use crate::schema::row::{
-    invalid_column, number, number_or_null, parse_json, parsed, timestamp, timestamp_or_null,
+    invalid_column, json, number, number_or_null, parsed, text_or_null, timestamp, timestamp_or_null,
 };
 use crate::schema::sql;
-use crate::write::message::{payload_from_columns, payload_to_value};
+use crate::write::message::{parameter, payload_to_value, read_payload, read_value};
 use crate::write::tx::Tx;
 
 /// Applies what a turn does to the directory. Returns the answers to the tokens that it takes.
@@ -36,6 +37,8 @@ pub(crate) fn change_tokens(
     changes.taken.iter().map(|new| take_token(tx, run, new)).collect()
 }
 
+/// Takes a token for a run. Returns the answer to the run: a refusal if another run holds the token, otherwise that it is
+/// taken, if the run waits for that.
 fn take_token(tx: &Tx<'_>, run: RunId, new: &NewToken) -> Result<Option<MessageBody>, Refusal> {
     let op = new.op;
     if let Some((stored, owner)) = stored_token(tx.connection, new.hash)?
@@ -71,29 +74,19 @@ fn stored_token(
     let found = statement.query_row([hash.to_string()], |row| {
         let webhook = match row.get_ref(6)? {
             ValueRef::Null => None,
-            text => Some(Arc::new(parse_json(6, text.as_str()?)?)),
-        };
-        let codec: Option<Arc<str>> = row.get(7)?;
-        let metadata = match row.get_ref(8)? {
-            ValueRef::Null => None,
-            bytes => Some(payload_from_columns(codec, bytes.as_bytes()?)),
+            _ => Some(Arc::new(json(row, 6)?)),
         };
         let stored = StoredToken {
             run: parsed(row, 0)?,
             op: OpNumber(number(row, 1)?),
             hook: row.get(2)?,
-            metadata,
+            metadata: read_payload(row, 7, 8)?,
             webhook,
             opened_at: timestamp(row, 3)?,
             keep_for: number_or_null(row, 4)?.map(Duration::from_micros),
             kept_until: timestamp_or_null(row, 5)?,
         };
-        let owner = match (row.get(9)?, timestamp_or_null(row, 10)?) {
-            (false, _) => TokenOwner::Deleted,
-            (true, None) => TokenOwner::Open,
-            (true, Some(at)) => TokenOwner::Ended(at),
-        };
-        Ok((stored, owner))
+        Ok((stored, TokenOwner::of_run(row.get(9)?, timestamp_or_null(row, 10)?)))
     });
     found.optional()
 }
@@ -120,13 +113,8 @@ pub(crate) fn check_token(tx: &Tx<'_>, run: RunId, body: &MessageBody) -> Result
 /// Stores the replies of a turn.
 pub(crate) fn put_replies(tx: &mut Tx<'_>, run: RunId, replies: &[NewReply]) -> Result<(), Error> {
     for NewReply { message, reply } in replies {
-        let (outcome, codec, body) = match reply {
-            Reply::Answered(payload) => {
-                ("answered", payload.codec().map(str::to_owned), Some(payload_to_value(payload)))
-            }
-            Reply::Rejected(reason) => ("rejected", None, Some(Value::Text(reason.clone()))),
-            _ => ("not_answered", None, None),
-        };
+        let ReplyColumns { outcome, codec, body } = ReplyColumns::of(reply);
+        let body = body.as_ref().map(parameter);
         let (id, message, at) = (run.to_string(), message.to_string(), tx.now.as_micros());
         tx.execute(sql::REPLY_PUT, params![id, message, at, outcome, codec, body])?;
     }
@@ -150,12 +138,12 @@ pub(crate) fn reply(
 }
 
 fn read_reply(row: &Row<'_>) -> Result<StoredReply, Error> {
-    let reply = match row.get_ref(1)?.as_str()? {
-        "answered" => Reply::Answered(payload_from_columns(row.get(2)?, row.get_ref(3)?.as_bytes()?)),
-        "rejected" => Reply::Rejected(row.get(3)?),
-        "not_answered" => Reply::NotAnswered,
-        other => return Err(invalid_column(1, format!("unknown reply `{other}`; run a newer build"))),
+    let columns = ReplyColumns {
+        outcome: row.get_ref(1)?.as_str()?.into(),
+        codec: text_or_null(row, 2)?.map(Into::into),
+        body: read_value(row, 3)?,
     };
+    let reply = columns.into_reply().map_err(|error| invalid_column(1, error))?;
     Ok(StoredReply { at: timestamp(row, 0)?, reply })
 }
 

@@ -36,6 +36,7 @@ pub(crate) struct EncodedTurn {
 }
 
 impl EncodedTurn {
+    /// Encodes a turn that this session commits.
     pub(crate) fn encode(session: SessionId, turn: &Turn) -> Self {
         let mut text = String::with_capacity(EVENTS_BYTES);
         let is_stuck = matches!(turn.then, Then::Stuck(_));

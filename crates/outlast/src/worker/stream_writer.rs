@@ -256,6 +256,7 @@ impl StreamWriter {
         has_room && self.enqueue(attempt, buffer, write).is_ok()
     }
 
+    /// Adds a write to the queue, and starts a task that writes it unless one is running.
     fn enqueue(
         self: &Arc<Self>,
         attempt: WritingAttempt,

@@ -16,9 +16,9 @@ on_every_world! {
     the_waiter_for_an_output_ends_with_every_final_status,
     waiting_for_an_output_can_be_limited,
     payloads_keep_what_others_lose,
-    a_worker_without_the_code_burns_nothing,
+    a_worker_without_the_code_uses_up_no_attempt,
     a_stop_lets_the_attempt_end_and_hands_the_run_back,
-    a_stop_lets_go_after_the_drain_time,
+    a_stop_releases_runs_after_the_drain_time,
     a_stopped_worker_has_left,
     a_dropped_worker_has_left,
     the_same_key_is_the_same_run,
@@ -147,7 +147,7 @@ async fn payloads_keep_what_others_lose(engine: TestEngine) {
     assert!(output[0].get("missing").is_none());
 }
 
-async fn a_worker_without_the_code_burns_nothing(engine: TestEngine) {
+async fn a_worker_without_the_code_uses_up_no_attempt(engine: TestEngine) {
     let run = engine.client.start(sleeper, ()).await.unwrap();
     let before = (engine.view(run.id()).await, engine.turns(run.id()).await);
     let without = engine.worker(choosing).await;
@@ -189,7 +189,7 @@ async fn a_stop_lets_the_attempt_end_and_hands_the_run_back(engine: TestEngine) 
     assert_eq!((engine.steps.count("began slow"), engine.steps.count("next")), (1, 1));
 }
 
-async fn a_stop_lets_go_after_the_drain_time(engine: TestEngine) {
+async fn a_stop_releases_runs_after_the_drain_time(engine: TestEngine) {
     let worker = engine.builder().drain("1ms").register(two_steps).start().await.unwrap();
     let run = engine.client.start(two_steps, ()).await.unwrap();
     engine.steps.wait_for_log("began slow", 1).await;

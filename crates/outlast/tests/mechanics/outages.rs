@@ -82,7 +82,7 @@ const WORKER: &str = "this worker retries until the world responds";
 const CLIENT: &str = "calls that wait for an output keep waiting";
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_says_little_of_an_outage() {
+async fn a_worker_logs_an_outage_rarely() {
     with_timeout(async {
         let lines = Lines::default();
         let _guard = tracing::subscriber::set_default(lines.clone());
@@ -118,7 +118,7 @@ async fn a_worker_says_little_of_an_outage() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_an_output_outlasts_an_outage() {
+async fn a_caller_that_waits_for_an_output_outlasts_an_outage() {
     with_timeout(async {
         let lines = Lines::default();
         let _guard = tracing::subscriber::set_default(lines.clone());

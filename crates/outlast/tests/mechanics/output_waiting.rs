@@ -187,7 +187,7 @@ async fn a_caller_with_a_timeout_gives_up_in_time() {
 
 /// The timer runs on the runtime of the first caller.
 #[test]
-fn callers_go_on_when_the_runtime_of_another_caller_shuts_down() {
+fn callers_keep_waiting_when_the_runtime_of_another_caller_shuts_down() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (first, second) = (runtime(), runtime());
     let client = first.block_on(async { Client::new(outlast::open("memory:").await.unwrap()) });

@@ -12,7 +12,7 @@ on_every_world! {
     a_some_that_json_cannot_tell_from_none_is_an_error_where_it_is_written,
     details_of_an_error_past_the_limit_are_left_out_of_the_history,
     a_run_sleeps_until_a_moment_through_a_crash,
-    a_moment_that_is_past_is_there_at_once,
+    a_time_in_the_past_is_due_at_once,
     a_run_knows_its_metadata,
     an_attempt_knows_its_metadata,
 }
@@ -163,7 +163,7 @@ async fn a_run_sleeps_until_a_moment_through_a_crash(engine: TestEngine) {
     assert_eq!(run.output().await.unwrap(), moment);
 }
 
-async fn a_moment_that_is_past_is_there_at_once(engine: TestEngine) {
+async fn a_time_in_the_past_is_due_at_once(engine: TestEngine) {
     engine.advance("1h").await;
     let _worker = engine.worker(until).await;
     let run = engine.client.start(until, engine.time_after_begin("1m")).await.unwrap();

@@ -25,7 +25,7 @@ on_every_world! {
     a_deadline_cancels_a_run_that_waits,
     a_deadline_that_passed_without_a_worker_counts,
     a_run_past_its_deadline_is_not_begun,
-    a_run_that_ends_in_time_knows_nothing_of_its_deadline,
+    a_run_that_ends_in_time_is_not_affected_by_its_deadline,
     an_attempt_is_asked_to_stop_at_the_deadline_and_awaited,
     a_retry_past_the_deadline_is_not_made,
     a_run_past_its_deadline_without_code_is_ended,
@@ -327,7 +327,7 @@ async fn a_run_past_its_deadline_is_not_begun(engine: TestEngine) {
     assert!(history.starts_with("cancel_requested its deadline"), "{history}");
 }
 
-async fn a_run_that_ends_in_time_knows_nothing_of_its_deadline(engine: TestEngine) {
+async fn a_run_that_ends_in_time_is_not_affected_by_its_deadline(engine: TestEngine) {
     let _worker = engine.worker(echo).await;
     let run = engine.client.start(echo, 7).deadline("1h").await.unwrap();
     assert_eq!(run.output().await.unwrap(), 7);

@@ -15,7 +15,7 @@ on_every_world! {
     a_run_that_waits_for_its_next_try_can_be_terminated,
     children_and_compensations_are_over_before_the_next_try,
     a_payload_that_was_taken_stays_taken_and_others_are_kept,
-    a_parent_hears_only_of_the_last_try,
+    a_parent_receives_only_the_end_of_the_last_try,
     a_retry_survives_crashes,
     a_retry_can_be_paused,
     a_cascade_cancels_the_run_that_awaits_it,
@@ -206,7 +206,7 @@ async fn a_payload_that_was_taken_stays_taken_and_others_are_kept(engine: TestEn
     assert_eq!(run.output().await.unwrap(), [2, 3, 9]);
 }
 
-async fn a_parent_hears_only_of_the_last_try(engine: TestEngine) {
+async fn a_parent_receives_only_the_end_of_the_last_try(engine: TestEngine) {
     #[workflow]
     async fn parent(ctx: Context) -> Result<usize, Error> {
         ctx.child(stubborn, 3).await

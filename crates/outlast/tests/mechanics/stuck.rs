@@ -27,7 +27,7 @@ on_every_world! {
     a_foreign_wake_of_a_released_run_is_found_when_it_continues,
     a_wake_by_another_thread_during_a_poll_is_foreign,
     a_step_that_is_not_registered_is_named,
-    whoever_waits_for_a_stuck_run_is_told_why,
+    a_waiter_for_a_stuck_run_gets_the_reason,
     a_resumed_run_is_tried_again_by_the_same_build,
     a_run_that_is_not_there_is_not_resumed,
     the_same_build_does_not_try_again_by_itself,
@@ -398,7 +398,7 @@ async fn mendable(ctx: Context) -> Result<u32, Error> {
     ctx.hook::<u32>("x").await
 }
 
-async fn whoever_waits_for_a_stuck_run_is_told_why(engine: TestEngine) {
+async fn a_waiter_for_a_stuck_run_gets_the_reason(engine: TestEngine) {
     let _worker = engine.worker(mendable).await;
     let run = engine.client.start(mendable, ()).await.unwrap();
     engine.settle().await;

@@ -1,8 +1,8 @@
 //! [`IndexScan`]: the part of a list of runs that one index contains in the order of ids.
 
 use outlast_core::paging::IdRange;
-use outlast_core::queue::{BUILT_IN_PREFIX, STEP_PREFIX};
-use outlast_core::{FlagFilter, RunId, RunQuery, RunView, Status, WorldError};
+use outlast_core::sql::{ListIndex, ListScan, RowFilter};
+use outlast_core::{FlagFilter, RunId, RunQuery, RunView, WorldError};
 use tokio_postgres::types::ToSql;
 
 use super::read_views;
@@ -35,33 +35,30 @@ pub(super) struct IndexScan {
 /// The number of parameters that every statement begins with: the number of rows, the lowest and the highest id.
 const RANGE_PARAMETERS: usize = 3;
 
+/// The condition for runs that were asked to stop and have not ended.
+const IS_CANCELLING: &str = "runs.cancel_requested AND runs.ended_at IS NULL";
+
 impl IndexScan {
     /// The scans that together contain all runs of the list, except a root.
     pub(super) fn all(query: &RunQuery, schema: &str) -> Vec<Self> {
-        let mut statuses = query.statuses.clone();
-        statuses.sort_unstable();
-        statuses.dedup();
-        let mut selective = Self::of_selective_indexes(query, schema);
-        if !selective.is_empty() {
-            for scan in &mut selective {
-                scan.filter_by_statuses(&statuses);
-                scan.filter_by_workflow(query);
-                scan.filter_by_rest(query);
+        let scans = ListScan::all(query).into_iter();
+        scans.flat_map(|scan| Self::of(scan, schema)).collect()
+    }
+
+    /// The scan of one index; those of two for the descendants of a root.
+    fn of(ListScan { index, row_filters }: ListScan<'_>, schema: &str) -> Vec<Self> {
+        let mut scans = match index {
+            // The children of a root are only in the index of children, so that their rows have fewer index entries.
+            ListIndex::Root(root) => {
+                let mut children = Self::of_index(ListIndex::Parent(root), schema);
+                children.index_filters.push("runs.root = runs.parent".into());
+                vec![children, Self::of_index(index, schema)]
             }
-            return selective;
-        }
-        let mut scans: Vec<Self> = match &query.workflow {
-            _ if !statuses.is_empty() => {
-                statuses.iter().map(|status| Self::of_status(query, schema, *status)).collect()
-            }
-            Some(workflow) => {
-                let mut scan = Self::new(schema);
-                scan.add_leading_column("runs.workflow", escape_nul(workflow).into_owned());
-                vec![scan]
-            }
-            None => vec![Self::new(schema)],
+            index => vec![Self::of_index(index, schema)],
         };
-        scans.iter_mut().for_each(|scan| scan.filter_by_rest(query));
+        for scan in &mut scans {
+            row_filters.iter().for_each(|filter| scan.filter_rows(filter));
+        }
         scans
     }
 
@@ -80,68 +77,38 @@ impl IndexScan {
         }
     }
 
-    /// The scans for a parent, a root, marks, a flag or a tag, whose lists contain few of all runs; none if the query names none of
-    /// them.
-    fn of_selective_indexes(query: &RunQuery, schema: &str) -> Vec<Self> {
-        if let Some(parent) = query.parent {
-            return vec![Self::of_parent(schema, parent)];
-        }
-        if let Some(root) = query.root {
-            // The children of a root are only in the index of children, so that their rows have fewer index entries.
-            let mut deeper = Self::new(schema);
-            deeper.add_leading_column("runs.root", root.to_string());
-            deeper.index_filters.push("runs.root <> runs.parent".into());
-            let mut children = Self::of_parent(schema, root);
-            children.index_filters.push("runs.root = runs.parent".into());
-            return vec![children, deeper];
-        }
-        if !query.marks.is_empty() {
-            let mut scan = Self::new(schema);
-            scan.index_filters.push("runs.marks <> 0".into());
-            return vec![scan];
-        }
-        if let Some(flag) = query.flag {
-            let mut scan = Self::new(schema);
-            scan.index_filters.push(match flag {
-                FlagFilter::Retrying => "runs.retrying".into(),
-                _ => "runs.cancel_requested AND runs.ended_at IS NULL".into(),
-            });
-            return vec![scan];
-        }
-        query
-            .tags
-            .first_key_value()
-            .map(|(name, value)| Self::of_tag(schema, name, value))
-            .into_iter()
-            .collect()
-    }
-
-    /// The children of a run. The index contains only runs that have a parent, and Postgres uses it only if the query
-    /// says so.
-    fn of_parent(schema: &str, parent: RunId) -> Self {
+    fn of_index(index: ListIndex<'_>, schema: &str) -> Self {
         let mut scan = Self::new(schema);
-        scan.add_leading_column("runs.parent", parent.to_string());
-        scan.index_filters.push("runs.parent IS NOT NULL".into());
-        scan
-    }
-
-    fn of_tag(schema: &str, name: &str, value: &str) -> Self {
-        let mut scan = Self::new(schema);
-        // With `OFFSET 0` Postgres reads the tags first: filters of the runs cannot be moved into the subquery.
-        scan.source = format!(
-            "{schema}.tags AS tag CROSS JOIN LATERAL (SELECT * FROM {schema}.runs WHERE id = tag.run OFFSET 0) AS runs"
-        );
-        scan.id_column = "tag.run";
-        scan.add_leading_column("tag.name", escape_nul(name).into_owned());
-        scan.add_leading_column("tag.value", escape_nul(value).into_owned());
-        scan
-    }
-
-    /// The scan for one status.
-    fn of_status(query: &RunQuery, schema: &str, status: Status) -> Self {
-        let mut scan = Self::new(schema);
-        scan.leading_columns.push(("runs.status", format!("'{status}'")));
-        scan.filter_by_workflow(query);
+        match index {
+            ListIndex::All => {}
+            ListIndex::Parent(parent) => {
+                scan.add_leading_column("runs.parent", parent.to_string());
+                // The index contains only runs that have a parent, and Postgres uses it only if the query says so.
+                scan.index_filters.push("runs.parent IS NOT NULL".into());
+            }
+            ListIndex::Root(root) => {
+                scan.add_leading_column("runs.root", root.to_string());
+                scan.index_filters.push("runs.root <> runs.parent".into());
+            }
+            ListIndex::Marked => scan.index_filters.push("runs.marks <> 0".into()),
+            ListIndex::Flag(FlagFilter::Retrying) => scan.index_filters.push("runs.retrying".into()),
+            ListIndex::Flag(_) => scan.index_filters.push(IS_CANCELLING.into()),
+            ListIndex::Tag { name, value } => {
+                // With `OFFSET 0` Postgres reads the tags first: filters of the runs cannot be moved into the subquery.
+                scan.source = format!(
+                    "{schema}.tags AS tag CROSS JOIN LATERAL (SELECT * FROM {schema}.runs WHERE id = tag.run OFFSET 0) AS runs"
+                );
+                scan.id_column = "tag.run";
+                scan.add_leading_column("tag.name", escape_nul(name).into_owned());
+                scan.add_leading_column("tag.value", escape_nul(value).into_owned());
+            }
+            ListIndex::Status(status) => {
+                scan.leading_columns.push(("runs.status", format!("'{status}'")));
+            }
+            ListIndex::Workflow(workflow) => {
+                scan.add_leading_column("runs.workflow", escape_nul(workflow).into_owned());
+            }
+        }
         scan
     }
 
@@ -235,71 +202,49 @@ impl IndexScan {
         format!("${}", RANGE_PARAMETERS + self.index_values.len() + self.row_filter_values.len())
     }
 
-    fn add_row_filter(&mut self, comparison: &str, value: impl ToSql + Sync + Send + 'static) {
-        let value = self.bind(value);
-        self.row_filters.push(format!("{comparison}{value}"));
+    /// Adds a parameter that is a text which somebody chose.
+    fn bind_text(&mut self, text: &str) -> String {
+        self.bind(escape_nul(text).into_owned())
     }
 
-    fn filter_by_statuses(&mut self, statuses: &[Status]) {
-        if !statuses.is_empty() {
-            let list: Vec<String> = statuses.iter().map(|status| format!("'{status}'")).collect();
-            self.row_filters.push(format!("runs.status IN ({})", list.join(", ")));
-        }
-    }
-
-    fn filter_by_workflow(&mut self, query: &RunQuery) {
-        if let Some(workflow) = &query.workflow {
-            self.add_row_filter("runs.workflow = ", escape_nul(workflow).into_owned());
-        }
-    }
-
-    /// Adds the remaining filters, for which there is no index.
-    fn filter_by_rest(&mut self, query: &RunQuery) {
-        // The index of tags already contains the first tag.
-        let indexed_tags = usize::from(self.id_column == "tag.run");
-        for (name, value) in query.tags.iter().skip(indexed_tags) {
-            let (name, value) =
-                (self.bind(escape_nul(name).into_owned()), self.bind(escape_nul(value).into_owned()));
-            self.row_filters.push(format!(
-                "EXISTS (SELECT 1 FROM {}.tags t WHERE t.run = runs.id AND t.name = {name} AND t.value = {value})",
-                self.schema
-            ));
-        }
-        if !query.marks.is_empty() {
-            self.row_filters.push(format!("runs.marks & {} <> 0", query.marks.bits()));
-        }
-        if let Some(queue) = &query.queue {
-            self.add_row_filter("runs.queue = ", escape_nul(queue).into_owned());
-        }
-        let steps = query.leaves_out_queued_steps().then_some(STEP_PREFIX);
-        for left_out in steps.into_iter().chain(query.leaves_out_built_in().then_some(BUILT_IN_PREFIX)) {
-            let prefix = self.bind(left_out.to_owned());
-            self.row_filters.push(format!("NOT starts_with(runs.workflow, {prefix})"));
-        }
-        if let Some(from) = query.created_from {
-            self.add_row_filter("runs.created_at >= ", from.as_micros());
-        }
-        if let Some(before) = query.created_before {
-            self.add_row_filter("runs.created_at < ", before.as_micros());
-        }
-        if let Some(from) = query.ended_from {
-            self.add_row_filter("runs.ended_at >= ", from.as_micros());
-        }
-        if let Some(before) = query.ended_before {
-            self.add_row_filter("runs.ended_at < ", before.as_micros());
-        }
-        self.row_filters.extend(query.flag.map(|flag| match flag {
-            FlagFilter::Retrying => "runs.retrying AND runs.status = 'waiting'".to_owned(),
-            _ => "runs.cancel_requested AND runs.ended_at IS NULL".to_owned(),
-        }));
-        if let Some(text) = &query.text {
-            let text = self.bind(escape_nul(&text.to_lowercase()).into_owned());
-            // Texts with characters outside ASCII pass this filter; `RunQuery::wants` decides about them.
-            self.row_filters.push(format!(
-                "(strpos(lower(runs.id), {text}) > 0 OR strpos(lower(runs.workflow), {text}) > 0 \
-                 OR strpos(lower(runs.key), {text}) > 0 OR octet_length(runs.workflow) > length(runs.workflow) \
-                 OR octet_length(runs.key) > length(runs.key))"
-            ));
-        }
+    /// Adds a condition that the index does not support.
+    fn filter_rows(&mut self, filter: &RowFilter<'_>) {
+        let condition = match filter {
+            RowFilter::Statuses(statuses) => {
+                let list: Vec<String> = statuses.iter().map(|status| format!("'{status}'")).collect();
+                format!("runs.status IN ({})", list.join(", "))
+            }
+            RowFilter::Workflow(workflow) => format!("runs.workflow = {}", self.bind_text(workflow)),
+            RowFilter::Marks(marks) => format!("runs.marks & {} <> 0", marks.bits()),
+            RowFilter::Queue(queue) => format!("runs.queue = {}", self.bind_text(queue)),
+            RowFilter::NotPrefix(prefix) => {
+                format!("NOT starts_with(runs.workflow, {})", self.bind_text(prefix))
+            }
+            RowFilter::Tag { name, value } => {
+                let (name, value) = (self.bind_text(name), self.bind_text(value));
+                format!(
+                    "EXISTS (SELECT 1 FROM {}.tags t WHERE t.run = runs.id AND t.name = {name} AND t.value = {value})",
+                    self.schema
+                )
+            }
+            RowFilter::CreatedFrom(from) => format!("runs.created_at >= {}", self.bind(from.as_micros())),
+            RowFilter::CreatedBefore(before) => {
+                format!("runs.created_at < {}", self.bind(before.as_micros()))
+            }
+            RowFilter::EndedFrom(from) => format!("runs.ended_at >= {}", self.bind(from.as_micros())),
+            RowFilter::EndedBefore(before) => format!("runs.ended_at < {}", self.bind(before.as_micros())),
+            RowFilter::Flag(FlagFilter::Retrying) => "runs.retrying AND runs.status = 'waiting'".to_owned(),
+            RowFilter::Flag(_) => IS_CANCELLING.to_owned(),
+            RowFilter::Text(text) => {
+                let text = self.bind_text(text);
+                // Texts with characters outside ASCII pass this filter; `RunQuery::wants` decides about them.
+                format!(
+                    "(strpos(lower(runs.id), {text}) > 0 OR strpos(lower(runs.workflow), {text}) > 0 \
+                     OR strpos(lower(runs.key), {text}) > 0 OR octet_length(runs.workflow) > length(runs.workflow) \
+                     OR octet_length(runs.key) > length(runs.key))"
+                )
+            }
+        };
+        self.row_filters.push(condition);
     }
 }

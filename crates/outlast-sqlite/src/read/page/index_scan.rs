@@ -1,8 +1,8 @@
 //! A scan of one index, which returns runs in order of their ids.
 
 use outlast_core::paging::IdRange;
-use outlast_core::queue::{BUILT_IN_PREFIX, STEP_PREFIX};
-use outlast_core::{FlagFilter, RunId, RunQuery, RunView, Status};
+use outlast_core::sql::{ListIndex, ListScan, RowFilter};
+use outlast_core::{FlagFilter, RunId, RunQuery, RunView};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Error, OptionalExtension, params_from_iter};
 
@@ -29,31 +29,19 @@ pub(super) struct IndexScan {
 /// The number of parameters that every statement begins with: the number of rows, the lowest and the highest id.
 const FIRST_VALUES: usize = 3;
 
+/// The condition for runs that were asked to stop and have not ended.
+const IS_CANCELLING: &str = "cancel_requested AND ended_at IS NULL";
+
 impl IndexScan {
     /// The scans that together return all runs of the list, except for a root.
     pub(super) fn all(query: &RunQuery) -> Vec<Self> {
-        let mut statuses = query.statuses.clone();
-        statuses.sort_unstable();
-        statuses.dedup();
-        if let Some(mut scan) = Self::of_selective_index(query) {
-            scan.filter_rows_by_status(&statuses);
-            scan.filter_rows_by_workflow(query);
-            scan.filter_rows_by_other_fields(query);
-            return vec![scan];
-        }
-        let mut scans: Vec<Self> = match &query.workflow {
-            _ if !statuses.is_empty() => {
-                statuses.iter().map(|status| Self::of_status(query, *status)).collect()
-            }
-            Some(workflow) => {
-                let mut scan = Self::new("runs INDEXED BY runs_by_workflow");
-                scan.filter_index("workflow = ", workflow.to_string());
-                vec![scan]
-            }
-            None => vec![Self::new("runs")],
-        };
-        scans.iter_mut().for_each(|scan| scan.filter_rows_by_other_fields(query));
-        scans
+        ListScan::all(query).into_iter().map(Self::of).collect()
+    }
+
+    fn of(scan: ListScan<'_>) -> Self {
+        let mut of_index = Self::of_index(scan.index);
+        scan.row_filters.into_iter().for_each(|filter| of_index.filter_rows(filter));
+        of_index
     }
 
     fn new(source: &'static str) -> Self {
@@ -61,50 +49,35 @@ impl IndexScan {
         Self { source, join: "", id: "id", index_filters, index_values, row_filters, row_values }
     }
 
-    /// The scan by parent, root, marks, flag or tag, if the query has one: these select few of all runs.
-    fn of_selective_index(query: &RunQuery) -> Option<Self> {
-        if let Some(parent) = query.parent {
-            let mut scan = Self::new("runs INDEXED BY runs_by_parent");
-            scan.filter_index("parent = ", parent.to_string());
-            return Some(scan);
+    fn of_index(index: ListIndex<'_>) -> Self {
+        let mut scan = Self::new(match index {
+            ListIndex::All => "runs",
+            ListIndex::Parent(_) => "runs INDEXED BY runs_by_parent",
+            ListIndex::Root(_) => "runs INDEXED BY runs_by_root",
+            ListIndex::Marked => "runs INDEXED BY runs_marked",
+            ListIndex::Flag(FlagFilter::Retrying) => "runs INDEXED BY runs_retrying",
+            ListIndex::Flag(_) => "runs INDEXED BY runs_cancelling",
+            ListIndex::Tag { .. } => "tags AS tag INDEXED BY tags_by_value",
+            ListIndex::Status(_) => "runs INDEXED BY runs_by_status",
+            ListIndex::Workflow(_) => "runs INDEXED BY runs_by_workflow",
+        });
+        match index {
+            ListIndex::All => {}
+            ListIndex::Parent(run) => scan.filter_index("parent = ", run.to_string()),
+            ListIndex::Root(run) => scan.filter_index("root = ", run.to_string()),
+            ListIndex::Marked => scan.index_filters.push("marks <> 0".into()),
+            ListIndex::Flag(FlagFilter::Retrying) => scan.index_filters.push("retrying".into()),
+            ListIndex::Flag(_) => scan.index_filters.push(IS_CANCELLING.into()),
+            ListIndex::Tag { name, value } => {
+                // SQLite does not reorder a cross join, so the rows keep the order of the tag's index.
+                scan.join = " CROSS JOIN runs ON runs.id = tag.run";
+                scan.id = "tag.run";
+                scan.filter_index("tag.name = ", name.to_owned());
+                scan.filter_index("tag.value = ", value.to_owned());
+            }
+            ListIndex::Status(status) => scan.index_filters.push(format!("status = '{status}'")),
+            ListIndex::Workflow(workflow) => scan.filter_index("workflow = ", workflow.to_owned()),
         }
-        if let Some(root) = query.root {
-            let mut scan = Self::new("runs INDEXED BY runs_by_root");
-            scan.filter_index("root = ", root.to_string());
-            return Some(scan);
-        }
-        if !query.marks.is_empty() {
-            let mut scan = Self::new("runs INDEXED BY runs_marked");
-            scan.index_filters.push("marks <> 0".into());
-            return Some(scan);
-        }
-        if let Some(scan) = query.flag.map(Self::of_flag) {
-            return Some(scan);
-        }
-        let (name, value) = query.tags.first_key_value()?;
-        let mut scan = Self::new("tags AS tag INDEXED BY tags_by_value");
-        // SQLite does not reorder a cross join, so the rows keep the order of the tag's index.
-        scan.join = " CROSS JOIN runs ON runs.id = tag.run";
-        scan.id = "tag.run";
-        scan.filter_index("tag.name = ", name.clone());
-        scan.filter_index("tag.value = ", value.clone());
-        Some(scan)
-    }
-
-    fn of_flag(flag: FlagFilter) -> Self {
-        let (source, filter) = match flag {
-            FlagFilter::Retrying => ("runs INDEXED BY runs_retrying", "retrying"),
-            _ => ("runs INDEXED BY runs_cancelling", "cancel_requested AND ended_at IS NULL"),
-        };
-        let mut scan = Self::new(source);
-        scan.index_filters.push(filter.into());
-        scan
-    }
-
-    fn of_status(query: &RunQuery, status: Status) -> Self {
-        let mut scan = Self::new("runs INDEXED BY runs_by_status");
-        scan.index_filters.push(format!("status = '{status}'"));
-        scan.filter_rows_by_workflow(query);
         scan
     }
 
@@ -177,70 +150,42 @@ impl IndexScan {
         format!("?{}", FIRST_VALUES + self.index_values.len() + self.row_values.len())
     }
 
-    fn filter_rows(&mut self, comparison: &str, value: impl Into<Value>) {
-        let value = self.bind(value);
-        self.row_filters.push(format!("{comparison}{value}"));
-    }
-
-    fn filter_rows_by_status(&mut self, statuses: &[Status]) {
-        if !statuses.is_empty() {
-            let list: Vec<String> = statuses.iter().map(|status| format!("'{status}'")).collect();
-            self.row_filters.push(format!("status IN ({})", list.join(", ")));
-        }
-    }
-
-    fn filter_rows_by_workflow(&mut self, query: &RunQuery) {
-        if let Some(workflow) = &query.workflow {
-            self.filter_rows("workflow = ", workflow.to_string());
-        }
-    }
-
-    /// Adds the conditions that no index supports.
-    fn filter_rows_by_other_fields(&mut self, query: &RunQuery) {
-        if !query.marks.is_empty() {
-            self.row_filters.push(format!("marks & {} <> 0", query.marks.bits()));
-        }
-        if let Some(queue) = &query.queue {
-            self.filter_rows("queue = ", queue.to_string());
-        }
-        let steps = query.leaves_out_queued_steps().then_some(STEP_PREFIX);
-        for left_out in steps.into_iter().chain(query.leaves_out_built_in().then_some(BUILT_IN_PREFIX)) {
-            let prefix = self.bind(left_out.to_owned());
-            self.row_filters.push(format!("substr(workflow, 1, {}) <> {prefix}", left_out.len()));
-        }
-        // The scan of the tags' index already selects the first tag.
-        let selected_by_index = usize::from(self.id == "tag.run");
-        for (name, value) in query.tags.iter().skip(selected_by_index) {
-            let (name, value) = (self.bind(name.clone()), self.bind(value.clone()));
-            let tagged =
-                format!("SELECT 1 FROM tags WHERE run = runs.id AND name = {name} AND value = {value}");
-            self.row_filters.push(format!("EXISTS ({tagged})"));
-        }
-        if let Some(from) = query.created_from {
-            self.filter_rows("created_at >= ", from.as_micros());
-        }
-        if let Some(before) = query.created_before {
-            self.filter_rows("created_at < ", before.as_micros());
-        }
-        if let Some(from) = query.ended_from {
-            self.filter_rows("ended_at >= ", from.as_micros());
-        }
-        if let Some(before) = query.ended_before {
-            self.filter_rows("ended_at < ", before.as_micros());
-        }
-        self.row_filters.extend(query.flag.map(|flag| match flag {
-            FlagFilter::Retrying => "retrying AND status = 'waiting'".to_owned(),
-            _ => "cancel_requested AND ended_at IS NULL".to_owned(),
-        }));
-        if let Some(text) = &query.text {
-            let text = self.bind(text.to_lowercase());
-            // `lower` of SQLite supports ASCII only. Rows with other letters pass this filter, and the query itself
-            // checks them.
-            self.row_filters.push(format!(
-                "(instr(lower(runs.id), {text}) OR instr(lower(workflow), {text}) OR instr(lower(key), {text}) \
-                 OR octet_length(workflow) > length(workflow) OR octet_length(key) > length(key))"
-            ));
-        }
+    /// Adds a condition that no index supports.
+    fn filter_rows(&mut self, filter: RowFilter<'_>) {
+        let condition = match filter {
+            RowFilter::Statuses(statuses) => {
+                let list: Vec<String> = statuses.iter().map(|status| format!("'{status}'")).collect();
+                format!("status IN ({})", list.join(", "))
+            }
+            RowFilter::Workflow(workflow) => format!("workflow = {}", self.bind(workflow.to_owned())),
+            RowFilter::Marks(marks) => format!("marks & {} <> 0", marks.bits()),
+            RowFilter::Queue(queue) => format!("queue = {}", self.bind(queue.to_owned())),
+            RowFilter::NotPrefix(prefix) => {
+                format!("substr(workflow, 1, {}) <> {}", prefix.len(), self.bind(prefix.to_owned()))
+            }
+            RowFilter::Tag { name, value } => {
+                let (name, value) = (self.bind(name.to_owned()), self.bind(value.to_owned()));
+                format!(
+                    "EXISTS (SELECT 1 FROM tags WHERE run = runs.id AND name = {name} AND value = {value})"
+                )
+            }
+            RowFilter::CreatedFrom(from) => format!("created_at >= {}", self.bind(from.as_micros())),
+            RowFilter::CreatedBefore(before) => format!("created_at < {}", self.bind(before.as_micros())),
+            RowFilter::EndedFrom(from) => format!("ended_at >= {}", self.bind(from.as_micros())),
+            RowFilter::EndedBefore(before) => format!("ended_at < {}", self.bind(before.as_micros())),
+            RowFilter::Flag(FlagFilter::Retrying) => "retrying AND status = 'waiting'".to_owned(),
+            RowFilter::Flag(_) => IS_CANCELLING.to_owned(),
+            RowFilter::Text(text) => {
+                let text = self.bind(text);
+                // `lower` of SQLite supports ASCII only. Rows with other letters pass this filter, and the query itself
+                // checks them.
+                format!(
+                    "(instr(lower(runs.id), {text}) OR instr(lower(workflow), {text}) OR instr(lower(key), {text}) \
+                     OR octet_length(workflow) > length(workflow) OR octet_length(key) > length(key))"
+                )
+            }
+        };
+        self.row_filters.push(condition);
     }
 }
 

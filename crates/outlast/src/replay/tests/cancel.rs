@@ -254,7 +254,7 @@ fn a_step_that_a_lost_worker_may_have_attempted_says_so() {
 }
 
 #[test]
-fn an_outcome_that_is_known_when_the_cancel_is_delivered_is_heard() {
+fn an_outcome_that_is_known_when_the_cancel_is_delivered_is_recorded() {
     let case = Case::new(two_steps_and_a_hook, serde_json::Value::Null);
     let mut turns = history::parse("0 step_started work");
     turns[0].events.insert(0, case.started());

@@ -119,7 +119,7 @@ async fn races(ctx: Context) -> Result<String, Error> {
 }
 
 #[test]
-fn a_dropped_child_goes_on_until_the_parent_ends() {
+fn a_dropped_child_continues_until_the_parent_ends() {
     check(
         races,
         "

@@ -187,7 +187,7 @@ async fn looks_late(ctx: Context) -> Result<String, Error> {
 }
 
 #[test]
-fn an_answer_given_in_time_does_not_lose_because_nobody_looked() {
+fn an_answer_in_time_wins_although_no_worker_was_running() {
     check(
         looks_late,
         r#"

@@ -190,7 +190,8 @@ impl CommitQueue {
         }
     }
 
-    /// Ends that record: the group was answered, or the run stays locked and other turns need not wait for it.
+    /// Records the end of a separate retry: the group was answered, or the run stays locked for so long that other turns
+    /// do not wait for the group any more.
     pub(super) fn end_separate_retry(&mut self, run: RunId) {
         if let Some(groups) = self.retried_separately.get_mut(&run) {
             *groups -= 1;

@@ -95,8 +95,8 @@ impl LiveRun<'_> {
         let ops_before = draft.ops_before;
         let failed = std::mem::take(&mut draft.failed);
         let (turn, rest, then) = self.build_turn(draft, ids::turn(), BasedOn::Turn(self.position.turn));
-        // A turn without events may still have tags to write, after a replay. A wake of a step is consumed at once: it
-        // is for one attempt.
+        // A turn without events may still have tags to write, after a replay. It is also committed if it has read a wake of
+        // a step that waits for its next attempt: read again after a crash, the wake would skip another pause.
         if turn.events.is_empty() && turn.outbox.is_none() && then == Then::Hold && !wakes_step {
             return Ok(Vec::new());
         }

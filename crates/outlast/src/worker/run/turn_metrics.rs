@@ -60,6 +60,7 @@ impl TurnMetrics {
         Some(metrics)
     }
 
+    /// Counts an event. `compensations` are the operations of steps that undo others.
     fn add_event(&mut self, event: &Event, compensations: &[OpNumber], is_schedule: bool) {
         match event {
             Event::HookReceived { judgement: Judgement::Rejected(_), .. } | Event::HookRejected { .. } => {

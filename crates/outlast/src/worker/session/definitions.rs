@@ -43,6 +43,7 @@ pub(in crate::worker) async fn store_definitions(session: Arc<Session>) {
     }
 }
 
+/// The records that describe the workflows of this worker.
 fn summaries(session: &Session) -> Vec<NewRecord> {
     let settings = &session.settings;
     let queues: Vec<String> = settings.queues.iter().map(ToString::to_string).collect();

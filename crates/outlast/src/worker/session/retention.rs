@@ -4,8 +4,8 @@
 //! it joins. It scans all old runs periodically, in small batches, and pauses longer than it works, so that it does not
 //! slow down other work.
 //!
-//! Runs that are old enough whatever their workflow is are deleted in batches. The others, if workflows have times of their
-//! own, are listed and deleted one by one.
+//! Runs that are older than the longest time of any workflow are deleted in batches. Runs of workflows with a shorter time
+//! are listed, and deleted one by one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,9 +38,9 @@ const ID_CLOCK_SKEW: Duration = Duration::from_secs(24 * 3_600);
 /// How long runs are kept after their end.
 #[derive(Clone, Debug, Default)]
 pub(in crate::worker) struct RetentionTimes {
-    /// Of workflows without a time of their own; forever if `None`.
+    /// For workflows without a time of their own; `None` means forever.
     pub(in crate::worker) others: Option<Duration>,
-    /// Of these workflows.
+    /// For the workflows that have a time of their own.
     pub(in crate::worker) of_workflow: BTreeMap<Arc<str>, Duration>,
 }
 
@@ -54,7 +54,7 @@ impl RetentionTimes {
         self.all().next().is_none()
     }
 
-    /// The time after which a run is deleted whatever its workflow is.
+    /// The time after which a run of any workflow is deleted; `None` if some are kept forever.
     fn of_all(&self) -> Option<Duration> {
         self.others.and(self.all().max())
     }
@@ -69,7 +69,8 @@ impl RetentionTimes {
         (shortest / SCANS_PER_RETENTION).clamp(SCAN_INTERVAL_MIN, SCAN_INTERVAL_MAX)
     }
 
-    /// The lists of runs that may be deleted earlier than all others: of which workflow, and how long these are kept.
+    /// The workflows whose runs are deleted before the time of [`of_all`](Self::of_all), and how long they are kept. `None`
+    /// stands for all workflows without a time of their own.
     fn shorter(&self) -> Vec<(Option<Arc<str>>, Duration)> {
         let of_all = self.of_all().unwrap_or(Duration::MAX);
         let named = self.of_workflow.iter().map(|(workflow, time)| (Some(workflow.clone()), *time));
@@ -78,7 +79,7 @@ impl RetentionTimes {
     }
 }
 
-/// Adds the announcement of retention to the code of a worker.
+/// The code of a worker with retention: its workflows, and [`RETENTION`], which announces the setting to other workers.
 pub(in crate::worker) fn with_retention(code: Arc<[Code]>) -> Arc<[Code]> {
     let retention = Code { workflow: RETENTION.into(), version: 1 };
     code.iter().cloned().chain([retention]).collect()

@@ -1,4 +1,4 @@
-use outlast_core::Timestamp;
+use outlast_core::{Status, Timestamp};
 
 use super::*;
 use crate::read::page::{id_range, page};
