@@ -42,6 +42,7 @@ pub mod kept_payloads;
 pub mod keys;
 pub mod lists;
 pub mod mixed_rules;
+pub mod operation_numbers;
 pub mod outbox;
 pub mod paused;
 pub mod payloads;

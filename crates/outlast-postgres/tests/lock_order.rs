@@ -315,3 +315,23 @@ async fn a_deadlock_over_a_key_whose_window_has_ended_is_resolved_and_nothing_is
     assert_eq!(keys, ["a", "b", "c"], "each key names one run");
     assert_eq!(world.counts().await.unwrap().values().sum::<u64>(), runs.len() as u64);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reading_what_a_session_holds_waits_for_no_lock() {
+    let test_schema = TestSchema::new(TestClock::new());
+    let world = open_without_deadlock_detection(&test_schema).await;
+    join(&world, FIRST, NO_EXPIRY).await;
+    start(&world, run(1)).await;
+    let claimed = claim(&world, FIRST).await.remove(0);
+    let mut blocker = test_schema.connect().await;
+    let blocking = blocker.transaction().await.unwrap();
+    let lock = format!(
+        "LOCK TABLE {0}.runs, {0}.turns IN EXCLUSIVE MODE; SELECT 1 FROM {0}.sessions FOR UPDATE",
+        test_schema.schema
+    );
+    blocking.batch_execute(&lock).await.unwrap();
+    let held = tokio::time::timeout(Duration::from_secs(10), world.held(FIRST)).await;
+    let held = held.expect("it does not wait").unwrap();
+    assert_eq!(held.iter().map(|held| (held.run, held.turn)).collect::<Vec<_>>(), [(run(1), claimed.turn)]);
+    blocking.rollback().await.unwrap();
+}

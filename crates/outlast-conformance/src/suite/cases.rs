@@ -244,6 +244,10 @@ macro_rules! suite {
                 the_end_is_final,
                 a_run_may_end_with_unread_messages,
             }
+            operation_numbers {
+                large_operation_numbers_are_read_as_they_were_written,
+                attempts_of_large_operation_numbers_are_told_apart,
+            }
             children {
                 a_child_is_started_with_its_parents_turn,
                 a_child_is_started_like_any_run,

@@ -31,18 +31,37 @@ async fn fixed(ctx: Context) -> Result<u32, Error> {
     ctx.hook("go").await
 }
 
+#[workflow]
+async fn occupies(ctx: Context) -> Result<String, Error> {
+    ctx.blocked("occupied").await
+}
+
 async fn runs_that_one_build_leaves_stuck_continue_with_a_build_that_joined_before(engine: TestEngine) {
-    let _fixed = engine.worker_of_build("b", fixed).await;
-    engine.settle().await;
-    let _broken = engine.worker_of_build("a", broken).await;
+    // The fixed build is joined all the time, and has no room for other runs until the test lets it.
+    let builder = engine.builder().session_time("1d").live_runs(1);
+    let _fixed = builder.build("b").register((fixed, occupies)).start().await.unwrap();
+    let occupied = engine.client.start(occupies, ()).await.unwrap();
+    engine.steps.wait_for_log("began occupied", 1).await;
+    let _broken = engine.builder().session_time("1d").build("a").register(broken).start().await.unwrap();
     let mut runs = Vec::new();
     for _ in 0..20 {
         runs.push(engine.client.start(fixed, ()).await.unwrap());
     }
-    engine.advance("1h").await;
+    for run in &runs {
+        engine.wait_for_status(run.id(), Status::Waiting).await;
+    }
+    engine.clock.advance("1h");
+    for run in &runs {
+        engine.wait_for_status(run.id(), Status::Stuck).await;
+        assert_eq!(engine.stuck(run.id()).await.build, "a");
+        let sentence = engine.client.explain(run.id()).await.unwrap().sentence;
+        assert!(sentence.contains("different build (`b`) is joined"), "{sentence}");
+    }
+    engine.steps.open("occupied");
+    occupied.output().await.unwrap();
     for run in runs {
+        engine.wait_for_status(run.id(), Status::Waiting).await;
         engine.send(run.id(), "go", 7).await;
-        engine.settle().await;
         assert_eq!(run.output().await.unwrap(), 7);
     }
 }

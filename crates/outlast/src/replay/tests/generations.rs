@@ -57,6 +57,27 @@ fn a_replay_begins_with_the_last_generation() {
 }
 
 #[test]
+fn operation_numbers_have_64_bits() {
+    check_with(
+        counts,
+        5.into(),
+        "
+        0 hook_opened nothing
+        - run_continued 4 4611686018427387911 30
+        4611686018427387911 hook_opened add
+        4611686018427387911 hook_received add 1
+        4611686018427387912 hook_opened add
+        4611686018427387912 hook_received add 2
+        ",
+        expect![[r#"
+            - run_continued 5 4611686018427387913 33 children [] kept [] tags {}
+            4611686018427387913 hook_opened add
+            waits for 4611686018427387913 hook add
+        "#]],
+    );
+}
+
+#[test]
 fn kept_payloads_reach_the_next_generation_in_their_order() {
     check_with(
         counts,
