@@ -56,6 +56,7 @@
 //! | parents do not get the outcomes of children | 174 of 400 | waiting for ever |
 //! | a dropped step that waits for its limit is attempted | 36 of 3,000 | it was dropped before |
 
+mod asks;
 mod attempt_log;
 mod blocking_world;
 mod calls;
@@ -63,10 +64,15 @@ mod check;
 mod client;
 mod clock;
 mod compensations;
+mod control;
+mod controlled_calls;
 mod coverage;
+mod effective;
 mod ends;
 mod environment;
+mod exchange;
 mod faults;
+mod forks;
 mod generate;
 mod hooks;
 mod node;
@@ -74,10 +80,12 @@ mod observer;
 mod orchestration;
 mod program;
 mod real_time;
+mod retries;
 mod schedules;
 mod signal;
 mod situations;
 mod streams;
+mod tokens;
 mod values;
 mod workers;
 mod world;
@@ -133,6 +141,10 @@ pub const DEFERRED_SEEDS: u64 = 2_000_000;
 /// strategies and a step after their end, and clients create schedules.
 pub const ORCHESTRATED_SEEDS: u64 = 3_000_000;
 
+/// From this seed on, programs also open hooks under tokens, reply, and ask, send to, cancel and await other runs, and
+/// clients send to tokens, ask, and retry, restart and fork runs.
+pub const CONTROLLED_SEEDS: u64 = 4_000_000;
+
 /// Simulates a seed once.
 pub fn simulate(seed: u64, keeps_trace: bool) -> SimulationReport {
     run_seed(seed, |clock| Environment::new(seed, keeps_trace, clock))
@@ -173,7 +185,7 @@ fn run_seed(seed: u64, set: impl FnOnce(SimulationClock) -> Arc<Environment>) ->
         SimulationClock::new()
     };
     clear_hooks();
-    set_features(seed >= ORCHESTRATED_SEEDS);
+    set_features(seed >= ORCHESTRATED_SEEDS, seed >= CONTROLLED_SEEDS);
     let env = set(clock);
     let (report, simulated) = runtime.block_on(async {
         let simulated = Simulated::begin(seed, Arc::new(env.clock.clone()));
