@@ -35,6 +35,12 @@
 //! | one step follows the end of a run; a run that is cancelled by its child learns of that before it learns of the failure | `ends.rs` |
 //! | a reader sees the chunks of the attempt that counts, all and in order | `streams.rs` |
 //! | a schedule starts one run per instant | `schedules.rs` |
+//! | one run holds a token at a time, also while it is kept; a run that is refused one learns who has it | `tokens.rs` |
+//! | a payload that is sent to a token is accepted only for its holder, and only its hook takes it | `tokens.rs`, `hooks.rs` |
+//! | an ask has one end, also when it is repeated, and it is that of the history | `asks.rs` |
+//! | a retry attempts the open steps that its dry run listed, and no completed one; payloads are delivered after it | `retries.rs`, `hooks.rs` |
+//! | a fork has the events of the other run, the outcomes that it was given, children of its own, and repeats no copied step that had ended | `forks.rs` |
+//! | a restart has the input of the other run, or the one that it was given | `forks.rs` |
 //! | the counts match the runs | `check.rs` |
 //!
 //! The simulation was tested with deliberate bugs in the engine, one at a time. The table shows how many

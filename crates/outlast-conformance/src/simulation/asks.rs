@@ -1,5 +1,6 @@
 //! The check of asks: each ends in one way, however often it is repeated, and as the history of its run says.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use outlast::{Client, Error};
@@ -9,6 +10,7 @@ use serde_json::Value;
 use super::check::{FinalRun, FinalRuns};
 use super::coverage::{Coverage, Situation};
 use super::environment::Environment;
+use super::forks::given_outcomes;
 
 /// What a client has asked.
 #[derive(Clone, Debug)]
@@ -120,7 +122,8 @@ pub(super) fn check_asks_of_run(
     coverage: &mut Coverage,
 ) {
     let run = final_run.view.id;
-    let mut asked = std::collections::BTreeMap::new();
+    let mut asked = BTreeMap::new();
+    let given = given_outcomes(final_run, final_runs);
     for counting in final_run.effective() {
         match counting.event {
             Event::StepStarted { op, name, input, .. } if &**name == "outlast:ask" => {
@@ -130,8 +133,7 @@ pub(super) fn check_asks_of_run(
             }
             Event::StepCompleted { op, output } => {
                 let Some((target, payload)) = asked.get(op) else { continue };
-                let is_given = final_run.fork().is_some_and(|origin| origin.outputs.contains(&op.0));
-                if is_given {
+                if given.contains(op) {
                     continue;
                 }
                 let sent = final_runs.get(target).and_then(|target| reply_to(&target.turns, payload));

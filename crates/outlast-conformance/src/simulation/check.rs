@@ -17,7 +17,7 @@ use super::coverage::Coverage;
 use super::effective::{Counting, effective, fork_origin};
 use super::ends::check_run_end;
 use super::environment::Environment;
-use super::forks::{check_fork, check_restart};
+use super::forks::{check_fork, check_restart, given_outcomes, not_started_again};
 use super::hooks::check_hooks;
 use super::orchestration::{cascading, retried};
 use super::program::{play, rare};
@@ -415,7 +415,7 @@ fn check_children(
 ) {
     let parent = final_run.view.id;
     let mut children = BTreeMap::new();
-    let effective = final_run.effective();
+    let (effective, given) = (final_run.effective(), given_outcomes(final_run, final_runs));
     for Counting { event, .. } in &effective {
         let (op, outcome) = match event {
             Event::ChildStarted(child) => {
@@ -436,8 +436,7 @@ fn check_children(
             _ => continue,
         };
         let Some((child, _)) = children.get(op) else { continue };
-        // An outcome that the fork was given.
-        if final_run.fork().is_some_and(|origin| origin.outputs.contains(&op.0)) {
+        if given.contains(op) {
             continue;
         }
         match final_runs.get(child) {
@@ -453,6 +452,8 @@ fn check_children(
         }
     }
     let now = env.clock.now();
+    let not_started = not_started_again(final_run, final_runs);
+    children.retain(|op, _| !not_started.contains(op));
     for (child, _) in children.values().filter(|(_, has_no_key)| *has_no_key) {
         if !final_runs.contains_key(child) {
             violations.push(format!("child {child} of run {parent} was never started; it is {now} now"));
@@ -473,6 +474,7 @@ fn restart(children: &mut BTreeMap<OpNumber, (RunId, bool)>, restarts: &[Restart
 fn check_queued(final_run: &FinalRun, final_runs: &FinalRuns, violations: &mut Vec<String>) {
     let run = final_run.view.id;
     let mut queued: BTreeMap<OpNumber, RunId> = BTreeMap::new();
+    let given = given_outcomes(final_run, final_runs);
     for Counting { event, .. } in final_run.effective() {
         let (op, outcome) = match event {
             Event::StepStarted { op, queued: Some(step), .. }
@@ -493,7 +495,7 @@ fn check_queued(final_run: &FinalRun, final_runs: &FinalRuns, violations: &mut V
             _ => continue,
         };
         let Some(step) = queued.get(op) else { continue };
-        if final_run.fork().is_some_and(|origin| origin.outputs.contains(&op.0)) {
+        if given.contains(op) {
             continue;
         }
         let ended = final_runs.get(step).and_then(FinalRun::outcome);
@@ -510,6 +512,8 @@ fn check_queued(final_run: &FinalRun, final_runs: &FinalRuns, violations: &mut V
             ));
         }
     }
+    let not_started = not_started_again(final_run, final_runs);
+    queued.retain(|op, _| !not_started.contains(op));
     for step in queued.into_values().filter(|step| !final_runs.contains_key(step)) {
         violations.push(format!("queued step {step} of run {run} was never started"));
     }

@@ -236,7 +236,8 @@ impl SimulatedClient {
 
     /// Another outcome of an operation of a run, for a fork.
     fn any_output(&mut self, run: RunId, fork: RunId) -> Option<(OpNumber, Value)> {
-        let number = self.next_number();
+        // Not a number that an attempt may return.
+        let number = self.next_number() + (1 << 40);
         let observer = self.env.observer.lock();
         let turns = &observer.runs.get(&run)?.turns;
         let outputs = effective(turns).into_iter().filter_map(|counting| match counting.event {

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::generate::{any_millis, any_part, any_wanted};
 use super::orchestration::Feature;
 use super::program::{Program, interpret, scaled};
-use super::values::{Number, PayloadType, Text, register_hook};
+use super::values::{Number, PayloadType, register_hook};
 
 /// The header with the run that the exchanges of a run are about; children inherit it.
 pub(super) const TARGET: &str = "target";
@@ -136,7 +136,7 @@ impl Exchange {
             Self::Await { timeout } => {
                 let nap = ctx.sleep(format!("{}ms", scaled(ctx, *timeout)));
                 select! {
-                    output = ctx.join_run::<Text<false>>(target) => format!("joined {:?}", output.map(|text| text.0.len())),
+                    output = ctx.join_run::<Value>(target) => format!("joined {:?}", output.map(|output| output.to_string().len())),
                     _ = nap => "not joined".into(),
                 }
             }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use outlast_core::{Event, Fork, OpNumber, RunId, TurnRecord};
+use outlast_core::{Event, Fork, OpNumber, RunId, Status, TurnRecord};
 use serde_json::Value;
 
 use super::check::{FinalRun, FinalRuns};
@@ -92,6 +92,13 @@ fn changed_copy<'a>(
     })
 }
 
+/// Whether a fork has ended before a worker has executed its code.
+fn ended_without_code(events: &[(u64, &Event)]) -> bool {
+    let is_decision = |event: &Event| event.is_decision() && Status::of_final(event).is_none();
+    events.last().is_some_and(|(_, last)| Status::of_final(last).is_some())
+        && !events.iter().any(|(_, event)| is_decision(event))
+}
+
 /// The part of its own begins with `run_forked`, once. Only a run that was ended without its code has none.
 fn own_part(final_run: &FinalRun, fork: &Fork) -> Option<String> {
     let own: Vec<_> = numbered(final_run).filter(|(number, _)| *number >= fork.origin.at).collect();
@@ -99,7 +106,7 @@ fn own_part(final_run: &FinalRun, fork: &Fork) -> Option<String> {
     match own.first() {
         Some((_, Event::RunForked(forked_event))) if forked == 1 => (forked_event.of != fork.origin.of)
             .then(|| format!("it says that it is one of {}", forked_event.of)),
-        Some((_, Event::RunTerminated { .. } | Event::RunCancelled { .. })) if forked == 0 => None,
+        Some(_) if forked == 0 && ended_without_code(&own) => None,
         first => Some(format!("its own part begins with {first:?}, and it has been forked {forked} times")),
     }
 }
@@ -130,6 +137,41 @@ fn repeated_step(
         (open.once.contains(&op) && !is_forced)
             .then(|| format!("it attempts step {op}, which is attempted at most once"))
     })
+}
+
+/// The operations of a fork, and of the forks from which it has copied events, that were given an outcome.
+pub(super) fn given_outcomes(final_run: &FinalRun, final_runs: &FinalRuns) -> BTreeSet<OpNumber> {
+    let Some(origin) = final_run.fork() else { return BTreeSet::new() };
+    let of = final_runs.get(&origin.of);
+    let mut given = of.map(|of| given_outcomes(of, final_runs)).unwrap_or_default();
+    given.extend(origin.outputs.iter().map(|op| OpNumber(*op)));
+    given
+}
+
+/// The operations whose runs a fork does not start again, although it has ids for them: they were given an outcome,
+/// dropped in the turn in which it was forked, or their workflow returned in that turn.
+pub(super) fn not_started_again(final_run: &FinalRun, final_runs: &FinalRuns) -> BTreeSet<OpNumber> {
+    let mut ops = given_outcomes(final_run, final_runs);
+    for turn in &final_run.turns {
+        let restarted = turn.events.iter().filter_map(|event| match event {
+            Event::RunForked(forked) => Some(forked.restarts.iter().map(|restarted| restarted.op)),
+            _ => None,
+        });
+        let restarted: BTreeSet<_> = restarted.flatten().collect();
+        for event in &turn.events {
+            match event {
+                Event::StepDropped { op } | Event::ChildDropped { op } if restarted.contains(op) => {
+                    ops.insert(*op);
+                }
+                Event::RunContinued(_) | Event::RunRetrying(_) | Event::RunCompensating { .. } => {
+                    ops.extend(&restarted);
+                }
+                event if Status::of_final(event).is_some() => ops.extend(&restarted),
+                _ => {}
+            }
+        }
+    }
+    ops
 }
 
 /// The number of the first operation that is not copied.

@@ -29,8 +29,8 @@ pub(super) struct Directory {
     now: BTreeMap<u8, Holder>,
     /// The runs that had each token, in order.
     owners: BTreeMap<u8, Vec<RunId>>,
-    /// The operations that had each token.
-    named: BTreeSet<(u8, RunId, OpNumber)>,
+    /// The runs that had each token. Of several operations of a run, the last has it.
+    named: BTreeSet<(u8, RunId)>,
     /// The number of owners of its token when each operation asked for it.
     requested: BTreeMap<(RunId, OpNumber), (u8, usize)>,
 }
@@ -75,7 +75,7 @@ impl Directory {
             return None;
         };
         self.now.insert(token, seen);
-        self.named.insert((token, seen.run, seen.op));
+        self.named.insert((token, seen.run));
         let owners = self.owners.entry(token).or_default();
         if owners.last() != Some(&seen.run) {
             owners.push(seen.run);
@@ -103,7 +103,7 @@ impl Directory {
                 }
                 Event::TokenTaken { op } => {
                     let Some((token, _)) = request_of(observed, *op) else { continue };
-                    if !self.named.contains(&(token, run, *op)) {
+                    if !self.named.contains(&(token, run)) {
                         return Err(format!("run {run} says that it holds token {token}, and never did"));
                     }
                     reached.push(Situation::TokenTaken);

@@ -25,6 +25,8 @@ pub(super) struct UnmetFork {
     next_op: OpNumber,
     /// The number of copied deliveries that are not replayed yet.
     deliveries_left: usize,
+    /// The number of copied decisions behind the last copied delivery.
+    last_decisions: usize,
     /// Its values before each end of copied events that is itself copied: the other run is a fork.
     copied_ends: Vec<usize>,
     /// The result of the workflow, if it returned after the last of them.
@@ -40,18 +42,19 @@ impl UnmetFork {
         let copied = numbered
             .filter(|(number, _)| *number < origin.at && !is_skipped(&history.skips, *number))
             .map(|(_, event)| event);
-        let (mut next_op, mut deliveries_left) = (history.begin.next_op, 0);
+        let (mut next_op, mut deliveries_left, mut last_decisions) = (history.begin.next_op, 0, 0);
         let mut ends = Vec::new();
         for event in copied {
             if matches!(event, Event::RunForked(_)) {
                 ends.push(deliveries_left);
             }
             deliveries_left += usize::from(!event.is_decision() && !is_patch(event));
+            last_decisions = if event.is_decision() { last_decisions + 1 } else { 0 };
             next_op = next_op.max(OpNumber(event.op().map_or(0, |op| op.0 + 1)));
         }
         let copied_ends = ends.into_iter().map(|before| deliveries_left - before).collect();
         let (origin, returned) = (origin.clone(), None);
-        Some(Box::new(Self { origin, next_op, deliveries_left, copied_ends, returned }))
+        Some(Box::new(Self { origin, next_op, deliveries_left, last_decisions, copied_ends, returned }))
     }
 }
 
@@ -106,6 +109,12 @@ impl Machine {
             }
             _ => Some(result),
         }
+    }
+
+    /// Takes the decisions of the poll in which the workflow returned, while its result is withheld.
+    pub(super) fn take_withheld_decisions(&mut self, requested: &mut Vec<Event>) {
+        let copied = self.fork.as_ref().map_or(0, |fork| fork.last_decisions);
+        self.state.table.lock().take_withheld_decisions(requested, copied);
     }
 
     /// Applies the recorded end of the copied events, in a replay, and appends what the workflow decides because of it.

@@ -538,6 +538,27 @@ impl OperationTable {
         }));
     }
 
+    /// Takes the recorded values and patches of the poll in which the workflow returned, before its result is known to
+    /// count: a fork withholds it. `copied` is the number of decisions that the fork has copied of this poll. If they are
+    /// more, what the workflow dropped is among them. The others stay.
+    pub(super) fn take_withheld_decisions(&mut self, requested: &mut Vec<Event>, copied: usize) {
+        let is_recorded = |decision: &Decision| matches!(decision, Decision::Recorded(_));
+        let recorded = self.decisions.iter().filter(|decision| is_recorded(decision)).count();
+        let has_drops = copied > requested.len() + recorded;
+        for decision in std::mem::take(&mut self.decisions) {
+            match decision {
+                Decision::Recorded(event) => requested.push(event),
+                Decision::Dropped(event) if has_drops => {
+                    if let Event::TokenClosed { op } = event {
+                        self.free_closed_token(op);
+                    }
+                    requested.push(event);
+                }
+                left => self.decisions.push(left),
+            }
+        }
+    }
+
     /// Takes the decisions of the poll in which the workflow returned an error, before its compensations run: what it
     /// dropped and recorded. What it created in that poll is discarded.
     pub(super) fn take_decisions_before_compensating(&mut self, requested: &mut Vec<Event>) {

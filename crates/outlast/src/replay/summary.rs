@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use outlast_core::Queued;
+use outlast_core::{Compensations, Queued};
 
 use super::children::OpenChild;
 use super::operation_table::{OpKind, OperationTable, Phase, StepOp};
@@ -29,7 +29,10 @@ impl OperationTable {
         if !shielded.is_empty() {
             let _ = writeln!(text, "shielded {shielded:?}");
         }
-        if let Some(ledger) = &self.compensations {
+        // A replay that skips iterations does not know of a ledger that they have left empty.
+        if let Some(ledger) =
+            self.compensations.as_ref().filter(|ledger| ledger.compensations != Compensations::default())
+        {
             let _ = writeln!(text, "compensations {:?}", ledger.compensations);
         }
         if !self.tags.is_empty() {
