@@ -4,7 +4,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use outlast_conformance::simulation::{
-    CONTROLLED_SEEDS, DEFERRED_SEEDS, ORCHESTRATED_SEEDS, QUEUED_SEEDS, Situation, Statistics, check_seed, simulate,
+    CONTROLLED_SEEDS, DEFERRED_SEEDS, ORCHESTRATED_SEEDS, QUEUED_SEEDS, Situation, Statistics, check_seed,
+    simulate,
 };
 
 /// Seeds of one run of the tests.

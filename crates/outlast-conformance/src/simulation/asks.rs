@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use outlast::{Client, Error};
-use outlast_core::{Event, Judgement, MessageId, RunId, TurnRecord};
+use outlast_core::{Event, Judgement, MessageId, Reply, RunId, TurnRecord};
 use serde_json::Value;
 
 use super::check::{FinalRun, FinalRuns};
@@ -16,7 +16,8 @@ use super::forks::given_outcomes;
 #[derive(Clone, Debug)]
 pub(super) struct Ask {
     pub(super) run: RunId,
-    pub(super) key: String,
+    /// The key with which it can be repeated.
+    pub(super) key: Option<String>,
     /// How it has ended, each time that a client awaited it.
     pub(super) outcomes: Vec<AskOutcome>,
 }
@@ -77,6 +78,18 @@ fn is_right(outcome: &AskOutcome, recorded: Option<&AskOutcome>, is_retried: boo
     }
 }
 
+/// How an ask has ended, according to the world.
+async fn stored_end(env: &Environment, final_run: &FinalRun, message: MessageId) -> Option<AskOutcome> {
+    let stored = env.inner.reply(final_run.view.id, message).await.ok()?;
+    match stored.map(|stored| stored.reply) {
+        Some(Reply::Answered(payload)) => Some(AskOutcome::Answered(payload.decode().unwrap_or_default())),
+        Some(Reply::Rejected(_)) => Some(AskOutcome::Rejected),
+        Some(_) => Some(AskOutcome::NotAnswered { has_ended: false }),
+        None if final_run.view.status.is_final() => Some(AskOutcome::NotAnswered { has_ended: true }),
+        None => None,
+    }
+}
+
 /// Repeats every ask with its key, and compares how it ended.
 pub(super) async fn check_asks(
     env: &Arc<Environment>,
@@ -92,10 +105,15 @@ pub(super) async fn check_asks(
             continue;
         };
         let recorded = recorded_end(&final_run.turns, message);
-        let repeated = client.ask_as::<Value>(ask.run, "hook-0", &0).key(&ask.key).timeout("1s").await;
-        let last = AskOutcome::of(&repeated);
+        let last = match &ask.key {
+            Some(key) => {
+                let repeated = client.ask_as::<Value>(ask.run, "hook-0", &0).key(key).timeout("1s").await;
+                AskOutcome::of(&repeated)
+            }
+            None => stored_end(env, final_run, message).await,
+        };
         if last.is_none() && final_run.view.status.is_final() {
-            violations.push(format!("ask {message} of run {}, repeated: {repeated:?}", ask.run));
+            violations.push(format!("ask {message} of run {} has no end", ask.run));
         }
         let is_retried = final_run.is_retried();
         for outcome in ask.outcomes.iter().chain(&last) {

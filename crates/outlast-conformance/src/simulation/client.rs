@@ -9,11 +9,12 @@ use outlast::{CatchUp, Client, Error, Status};
 use outlast_core::event::RULES;
 use outlast_core::queue::{BUILT_IN_PREFIX, default_queue};
 use outlast_core::{
-    BuiltInRuns, Headers, MessageBody, MessageId, NewMessage, Payload, QueuedSteps, RunId, RunQuery, Start,
-    Tags, TurnId, World, WorldError,
+    BuiltInRuns, Headers, HookAddress, MessageBody, MessageId, NewMessage, Payload, QueuedSteps, RunId,
+    RunQuery, Start, Tags, TurnId, World, WorldError,
 };
 use parking_lot::Mutex;
 
+use super::asks::Ask;
 use super::clock::sleep;
 use super::environment::{Environment, short_run};
 use super::exchange::TARGET;
@@ -129,7 +130,7 @@ impl SimulatedClient {
     /// Starts a run, with or without a key. A key always has the same program, so that a second start is a repeat.
     async fn start(&mut self) {
         let key = (self.rng.u32(0..3) == 0).then(|| self.rng.u8(0..4));
-        let target = if self.env.is_controlled { self.any_run() } else { None };
+        let target = if self.env.is_controlled { self.run_with(|observed| !observed.ended) } else { None };
         let program = match key {
             Some(key) if self.rng.u32(0..8) > 0 => any_program(&mut Rng::with_seed(u64::from(key)), DEPTH),
             _ => any_program(&mut self.rng, DEPTH),
@@ -370,8 +371,14 @@ pub(super) async fn unblock_runs(
             let shape = PayloadType::ALL[env.random(|rng| rng.usize(0..PayloadType::ALL.len()))];
             let payload = Payload::json(&shape.payload(token))
                 .map_err(|error| WorldError::invalid(error.to_string()))?;
-            let body = MessageBody::Hook { name: name.into(), payload, to: Default::default() };
             let id = MessageId::from_bits(u128::from(token) | (0xfeed << 100));
+            let wants_reply = env.is_controlled && env.random(|rng| rng.bool());
+            if wants_reply {
+                let ask = Ask { run: run.id, key: None, outcomes: Vec::new() };
+                env.controlled.lock().asks.insert(id, ask);
+            }
+            let to = HookAddress { token: None, wants_reply };
+            let body = MessageBody::Hook { name: name.into(), payload, to };
             let message = NewMessage { id, run: run.id, body, headers: Headers::new() };
             let _ended = env.clone().send(node.clone(), vec![message]).await?;
         }

@@ -70,7 +70,7 @@ impl SimulatedClient {
     }
 
     async fn send_to_token(&mut self) {
-        let (token, payload) = (token_name(self.rng.u8(0..TOKENS)), self.any_payload());
+        let (token, payload) = (self.any_token(), self.any_payload());
         let client = self.client.clone();
         let mut call = client.send_to_token(&token, &payload);
         if self.rng.bool() {
@@ -92,12 +92,24 @@ impl SimulatedClient {
         }
     }
 
-    /// Asks a run, or the one that holds a token. Few keys, so that asks are repeated.
+    /// A token; mostly one that a run holds.
+    fn any_token(&mut self) -> String {
+        let held = self.env.controlled.lock().directory.held();
+        let any = self.rng.u8(0..TOKENS);
+        let token = if self.rng.u32(0..4) > 0 { self.rng.choice(held).unwrap_or(any) } else { any };
+        token_name(token)
+    }
+
+    /// Asks a run, or the one that holds a token. Some asks are repeated.
     async fn ask(&mut self) {
-        let Some(run) = self.any_run() else { return };
+        let repeated = self.env.controlled.lock().asks.values().cloned().collect::<Vec<_>>();
+        let repeated = if self.rng.u32(0..3) == 0 { self.rng.choice(repeated) } else { None };
+        let repeated = repeated.and_then(|ask| Some((ask.run, ask.key?)));
+        let is_repeated = repeated.is_some();
+        let new = (self.run_with(|observed| !observed.ended), format!("ask-{}", self.rng.u8(0..4)));
+        let (Some(run), key) = repeated.map_or(new, |(run, key)| (Some(run), key)) else { return };
         let (payload, hook) = (self.any_payload(), format!("hook-{}", self.rng.u8(0..2)));
-        let key = format!("ask-{}", self.rng.u8(0..4));
-        let token = (self.rng.u32(0..3) == 0).then(|| token_name(self.rng.u8(0..TOKENS)));
+        let token = (!is_repeated && self.rng.u32(0..3) == 0).then(|| self.any_token());
         let wait = Duration::from_millis(self.rng.u64(0..10_000));
         let (client, env, name) = (self.client.clone(), self.env.clone(), self.node.name.clone());
         // In a task of its own, as it may take long; it ends with its process.
@@ -110,7 +122,7 @@ impl SimulatedClient {
                 Ok(posted) => posted,
                 Err(error) => return env.log(&name, format_args!("ask failed: {}", error.message())),
             };
-            let ask = || Ask { run: posted.run, key: key.clone(), outcomes: Vec::new() };
+            let ask = || Ask { run: posted.run, key: Some(key.clone()), outcomes: Vec::new() };
             if posted.delivery == TokenDelivery::Duplicate {
                 env.record(Situation::AskRepeated);
             }
@@ -127,7 +139,7 @@ impl SimulatedClient {
     }
 
     /// A run that has the wanted properties; newer ones are more likely.
-    fn run_with(&mut self, is_wanted: impl Fn(&ObservedRun) -> bool) -> Option<RunId> {
+    pub(super) fn run_with(&mut self, is_wanted: impl Fn(&ObservedRun) -> bool) -> Option<RunId> {
         let observer = self.env.observer.lock();
         let known = observer.runs.iter().filter(|(_, observed)| is_workflow(observed) && is_wanted(observed));
         let known: Vec<RunId> = known.map(|(run, _)| *run).collect();

@@ -255,7 +255,7 @@ pub(super) fn any_exchange(rng: &mut Rng, depth: u32) -> Program {
             replies: rng.u32(0..4) > 0,
             before: Box::new(any_part(rng, lower)),
         },
-        10..=12 => Exchange::Ask { name, payload_type: any_wanted(rng), timeout: any_millis(rng) },
+        10..=12 => Exchange::Ask { name, payload_type: any_wanted(rng), timeout: 1_000 + any_millis(rng) },
         13 => Exchange::Send { name, payload_type: any_wanted(rng) },
         14 if rng.bool() => Exchange::Cancel,
         _ => Exchange::Await { timeout: any_millis(rng) },

@@ -107,8 +107,6 @@ pub(super) struct ObservedRun {
     pub(super) consumed: u64,
     /// The messages that it had consumed before its last turn.
     pub(super) consumed_before: u64,
-    /// For each end before a retry: the messages that it had consumed before its last turn, and with it.
-    pub(super) unread_at_ends: Vec<(u64, u64)>,
     /// The build that left it stuck, if it has not advanced since.
     stuck_by: Option<Arc<str>>,
 }
@@ -165,8 +163,6 @@ impl Observer {
             return Some(format!("run {} was reopened, and had not ended", message.run));
         }
         observed.holder = None;
-        // Its last turn consumed messages that it did not record, and a retry does not bring them back.
-        observed.unread_at_ends.push((observed.consumed_before, observed.consumed));
         self.sent(message, position, at)
     }
 

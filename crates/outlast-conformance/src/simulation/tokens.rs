@@ -61,6 +61,11 @@ fn freed_at(observed: &ObservedRun, wanted: OpNumber) -> Option<Timestamp> {
 }
 
 impl Directory {
+    /// The tokens that runs hold.
+    pub(super) fn held(&self) -> Vec<u8> {
+        self.now.iter().filter(|(_, holder)| holder.is_open).map(|(token, _)| *token).collect()
+    }
+
     /// Records what the world shows now. Returns the violated rule, if any.
     fn saw(
         &mut self,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use outlast_core::{Compensations, Queued};
+use outlast_core::Queued;
 
 use super::children::OpenChild;
 use super::operation_table::{OpKind, OperationTable, Phase, StepOp};
@@ -29,11 +29,11 @@ impl OperationTable {
         if !shielded.is_empty() {
             let _ = writeln!(text, "shielded {shielded:?}");
         }
-        // A replay that skips iterations does not know of a ledger that they have left empty.
-        if let Some(ledger) =
-            self.compensations.as_ref().filter(|ledger| ledger.compensations != Compensations::default())
-        {
-            let _ = writeln!(text, "compensations {:?}", ledger.compensations);
+        // Not what the ledger knows of other steps: that depends on whether it existed when they were requested.
+        if let Some(ledger) = &self.compensations {
+            for entry in ledger.compensations.iter() {
+                let _ = writeln!(text, "compensation {entry:?}");
+            }
         }
         if !self.tags.is_empty() {
             let _ = writeln!(text, "tags {:?}", self.tags);
