@@ -15,7 +15,7 @@ use outlast_core::{
 };
 
 use super::machine::Machine;
-use super::operation_table::{Op, OpKind, OperationTable, Phase};
+use super::operation_table::{Decision, Op, OpKind, OperationTable, Phase};
 use crate::error::Error;
 
 /// The end of the copied events, which a machine has not met yet.
@@ -191,6 +191,27 @@ impl OperationTable {
         self.set_restarted_runs(&forked.restarts);
         forked.renews.iter().for_each(|wait| self.renew_wait(wait));
         self.disturb_loops();
+    }
+
+    /// Takes the recorded values and patches of the poll in which the workflow returned, before its result is known to
+    /// count: a fork withholds it. `copied` is the number of decisions that the fork has copied of this poll. If they are
+    /// more, what the workflow dropped is among them. The others stay.
+    pub(super) fn take_withheld_decisions(&mut self, requested: &mut Vec<Event>, copied: usize) {
+        let is_recorded = |decision: &Decision| matches!(decision, Decision::Recorded(_));
+        let recorded = self.decisions.iter().filter(|decision| is_recorded(decision)).count();
+        let has_drops = copied > requested.len() + recorded;
+        for decision in std::mem::take(&mut self.decisions) {
+            match decision {
+                Decision::Recorded(event) => requested.push(event),
+                Decision::Dropped(event) if has_drops => {
+                    if let Event::TokenClosed { op } = event {
+                        self.free_closed_token(op);
+                    }
+                    requested.push(event);
+                }
+                left => self.decisions.push(left),
+            }
+        }
     }
 
     /// New ids for the runs of copied operations that are open: queued steps and children.

@@ -81,7 +81,7 @@ pub(super) struct OperationTable {
     /// The times at which open timers, timeouts and retries are due.
     pub(super) due: BTreeSet<(Timestamp, OpNumber)>,
     /// The decisions of the workflow since the engine last took them, in order.
-    decisions: Vec<Decision>,
+    pub(super) decisions: Vec<Decision>,
     pub(super) hooks: Hooks,
     /// The children that have not ended; their operations may have been dropped.
     pub(super) children: Children,
@@ -115,7 +115,7 @@ pub(super) struct OperationTable {
     pub(super) misused: Option<Box<Stuck>>,
 }
 
-enum Decision {
+pub(super) enum Decision {
     Created(OpNumber),
     /// An operation that was dropped or cancelled.
     Dropped(Event),
@@ -536,27 +536,6 @@ impl OperationTable {
             Decision::Recorded(event) => Some(event),
             Decision::Created(_) | Decision::Dropped(_) => None,
         }));
-    }
-
-    /// Takes the recorded values and patches of the poll in which the workflow returned, before its result is known to
-    /// count: a fork withholds it. `copied` is the number of decisions that the fork has copied of this poll. If they are
-    /// more, what the workflow dropped is among them. The others stay.
-    pub(super) fn take_withheld_decisions(&mut self, requested: &mut Vec<Event>, copied: usize) {
-        let is_recorded = |decision: &Decision| matches!(decision, Decision::Recorded(_));
-        let recorded = self.decisions.iter().filter(|decision| is_recorded(decision)).count();
-        let has_drops = copied > requested.len() + recorded;
-        for decision in std::mem::take(&mut self.decisions) {
-            match decision {
-                Decision::Recorded(event) => requested.push(event),
-                Decision::Dropped(event) if has_drops => {
-                    if let Event::TokenClosed { op } = event {
-                        self.free_closed_token(op);
-                    }
-                    requested.push(event);
-                }
-                left => self.decisions.push(left),
-            }
-        }
     }
 
     /// Takes the decisions of the poll in which the workflow returned an error, before its compensations run: what it
