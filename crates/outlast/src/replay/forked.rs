@@ -183,7 +183,9 @@ impl OperationTable {
         let copied = |op: OpNumber| op < forked.next_op;
         let open = |(op, slot): (OpNumber, &Op)| matches!(slot.phase, Phase::Open).then_some(op);
         let open: BTreeSet<OpNumber> = self.ops.iter().filter_map(open).filter(|op| copied(*op)).collect();
-        self.children.retain(|op, _| !copied(*op) || open.contains(op));
+        // Not the open operations: a run that compensates is restored without those of its children.
+        let is_started = |op: &OpNumber| forked.restarts.iter().any(|restarted| restarted.op == *op);
+        self.children.retain(|op, _| !copied(*op) || is_started(op));
         self.adoption = None;
         self.is_at_fork = false;
         self.forget_copied_compensations(forked);
