@@ -35,6 +35,12 @@
 //! | one step follows the end of a run; a run that is cancelled by its child learns of that before it learns of the failure | `ends.rs` |
 //! | a reader sees the chunks of the attempt that counts, all and in order | `streams.rs` |
 //! | a schedule starts one run per instant | `schedules.rs` |
+//! | one run holds a token at a time, also while it is kept; a run that is refused one learns who has it | `tokens.rs` |
+//! | a payload that is sent to a token is accepted only for its holder, and only its hook takes it | `tokens.rs`, `hooks.rs` |
+//! | an ask has one end, also when it is repeated, and it is that of the history | `asks.rs` |
+//! | a retry attempts the open steps that its dry run listed, and no completed one; payloads are delivered after it | `retries.rs`, `hooks.rs` |
+//! | a fork has the events of the other run, the outcomes that it was given, children of its own, and repeats no copied step that had ended | `forks.rs` |
+//! | a restart has the input of the other run, or the one that it was given | `forks.rs` |
 //! | the counts match the runs | `check.rs` |
 //!
 //! The simulation was tested with deliberate bugs in the engine, one at a time. The table shows how many
@@ -56,6 +62,7 @@
 //! | parents do not get the outcomes of children | 174 of 400 | waiting for ever |
 //! | a dropped step that waits for its limit is attempted | 36 of 3,000 | it was dropped before |
 
+mod asks;
 mod attempt_log;
 mod blocking_world;
 mod calls;
@@ -63,10 +70,15 @@ mod check;
 mod client;
 mod clock;
 mod compensations;
+mod control;
+mod controlled_calls;
 mod coverage;
+mod effective;
 mod ends;
 mod environment;
+mod exchange;
 mod faults;
+mod forks;
 mod generate;
 mod hooks;
 mod node;
@@ -74,10 +86,12 @@ mod observer;
 mod orchestration;
 mod program;
 mod real_time;
+mod retries;
 mod schedules;
 mod signal;
 mod situations;
 mod streams;
+mod tokens;
 mod values;
 mod workers;
 mod world;
@@ -133,6 +147,10 @@ pub const DEFERRED_SEEDS: u64 = 2_000_000;
 /// strategies and a step after their end, and clients create schedules.
 pub const ORCHESTRATED_SEEDS: u64 = 3_000_000;
 
+/// From this seed on, programs also open hooks under tokens, reply, and ask, send to, cancel and await other runs, and
+/// clients send to tokens, ask, and retry, restart and fork runs.
+pub const CONTROLLED_SEEDS: u64 = 4_000_000;
+
 /// Simulates a seed once.
 pub fn simulate(seed: u64, keeps_trace: bool) -> SimulationReport {
     run_seed(seed, |clock| Environment::new(seed, keeps_trace, clock))
@@ -173,7 +191,7 @@ fn run_seed(seed: u64, set: impl FnOnce(SimulationClock) -> Arc<Environment>) ->
         SimulationClock::new()
     };
     clear_hooks();
-    set_features(seed >= ORCHESTRATED_SEEDS);
+    set_features(seed >= ORCHESTRATED_SEEDS, seed >= CONTROLLED_SEEDS);
     let env = set(clock);
     let (report, simulated) = runtime.block_on(async {
         let simulated = Simulated::begin(seed, Arc::new(env.clock.clone()));

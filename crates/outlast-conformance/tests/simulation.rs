@@ -4,7 +4,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use outlast_conformance::simulation::{
-    DEFERRED_SEEDS, ORCHESTRATED_SEEDS, QUEUED_SEEDS, Situation, Statistics, check_seed, simulate,
+    CONTROLLED_SEEDS, DEFERRED_SEEDS, ORCHESTRATED_SEEDS, QUEUED_SEEDS, Situation, Statistics, check_seed,
+    simulate,
 };
 
 /// Seeds of one run of the tests.
@@ -55,7 +56,8 @@ fn the_engine_keeps_its_promises_whatever_goes_wrong() {
         let is_rare = situation == Situation::UndecodablePayload;
         let needs_other_seeds = situation.needs_queued_seeds()
             || situation.needs_deferred_seeds()
-            || situation.needs_orchestrated_seeds();
+            || situation.needs_orchestrated_seeds()
+            || situation.needs_controlled_seeds();
         !is_rare && !needs_other_seeds
     });
 }
@@ -81,7 +83,8 @@ fn the_engine_keeps_its_promises_when_effects_on_other_runs_come_later() {
                 | Situation::DeadlineDuringStep
                 | Situation::GivenBack
         );
-        !situation.needs_earlier_seeds() && !situation.needs_orchestrated_seeds() && !is_rare
+        let needs_later_seeds = situation.needs_orchestrated_seeds() || situation.needs_controlled_seeds();
+        !situation.needs_earlier_seeds() && !needs_later_seeds && !is_rare
     });
 }
 
@@ -90,6 +93,20 @@ fn the_engine_keeps_its_promises_with_compensations_loops_streams_strategies_and
     let total = check_all(ORCHESTRATED_SEEDS..ORCHESTRATED_SEEDS + SEEDS / 2);
     assert!(total.crashes > SEEDS / 4 && total.takeovers > SEEDS / 4, "{total}");
     assert_covered(&total, Situation::needs_orchestrated_seeds);
+}
+
+#[test]
+fn the_engine_keeps_its_promises_with_tokens_asks_retries_restarts_and_forks() {
+    let total = check_all(CONTROLLED_SEEDS..CONTROLLED_SEEDS + SEEDS / 2);
+    assert!(total.crashes > SEEDS / 4 && total.takeovers > SEEDS / 4, "{total}");
+    // Two asks of one run with one key, and answers of one run to another, are rare.
+    assert_covered(&total, |situation| {
+        let is_rare = matches!(
+            situation,
+            Situation::AskRepeated | Situation::AskedByRun | Situation::TokenSendRepeated
+        );
+        situation.needs_controlled_seeds() && !is_rare
+    });
 }
 
 #[test]
@@ -108,7 +125,7 @@ const ORDER: &str = "OUTLAST_SIMULATION_ORDER";
 #[test]
 fn child_process() {
     let Ok(order) = std::env::var(ORDER) else { return };
-    let kinds = [0, QUEUED_SEEDS, DEFERRED_SEEDS, ORCHESTRATED_SEEDS];
+    let kinds = [0, QUEUED_SEEDS, DEFERRED_SEEDS, ORCHESTRATED_SEEDS, CONTROLLED_SEEDS];
     let mut seeds: Vec<u64> = kinds.into_iter().flat_map(|from| from..from + COMPARED_SEEDS).collect();
     if order == "backward" {
         seeds.reverse();
@@ -135,7 +152,7 @@ fn two_processes_get_the_same_results() {
         lines
     };
     let (forward, backward) = (results("forward"), results("backward"));
-    assert_eq!(forward.len() as u64, 4 * COMPARED_SEEDS, "{forward:?}");
+    assert_eq!(forward.len() as u64, 5 * COMPARED_SEEDS, "{forward:?}");
     for (one, other) in forward.iter().zip(&backward) {
         assert_eq!(one, other);
     }

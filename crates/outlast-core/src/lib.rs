@@ -83,8 +83,8 @@ pub use record::{NewRecord, RecordQuery, StoredRecord};
 pub use reply::{NewReply, Reply, StoredReply};
 pub use report::{Report, UncommittedRuns, WorkerStatus};
 pub use retried::{
-    AdoptableChild, PlannedOperation, RenewedWait, Reopen, RestartedRun, RetryPlan, RetryRefusal,
-    RetryRequest, RunRetried,
+    AdoptableChild, PlannedOperation, PlannedToken, RenewedWait, Reopen, RestartedRun, RetryPlan,
+    RetryRefusal, RetryRequest, RunRetried,
 };
 pub use retry::{Policy, Retry};
 pub use run::{

@@ -29,7 +29,7 @@ use crate::message::NewMessage;
 use crate::payload::Payload;
 use crate::time::Timestamp;
 
-pub use plan::{EndedChild, PlannedOperation, RetryPlan, RetryRefusal};
+pub use plan::{EndedChild, PlannedOperation, PlannedToken, RetryPlan, RetryRefusal};
 
 /// A run that had ended is open again: a cut. A replay skips the events from the cut point up to this one.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,6 +116,9 @@ pub struct RetryRequest {
     /// The operations whose children are started again. Other open operations await the children that they have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restarts: Vec<u64>,
+    /// The operations whose tokens the run takes again: it holds them, or has asked for them, at the cut point.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tokens: Vec<u64>,
     /// The deadline of the run from now on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Timestamp>,

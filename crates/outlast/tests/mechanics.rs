@@ -61,6 +61,7 @@ mod mechanics {
     mod restart_and_delete;
     mod retention;
     mod retried_runs;
+    mod retried_tokens;
     mod retries;
     mod schedules;
     mod session_logs;

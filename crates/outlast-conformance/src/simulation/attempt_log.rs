@@ -5,11 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outlast::{RunEnd, StepContext};
-use outlast_core::{Clock, Event, OpNumber, RunId};
+use outlast_core::{Clock, Event, OpNumber, RestartedRun, RunId, Status, TurnRecord};
 
+use super::control::Controlled;
 use super::coverage::Situation;
+use super::effective::{effective, times_reopened};
 use super::environment::{Environment, short_run};
 use super::node::Node;
+use super::retries::is_allowed;
 
 /// The state of the steps of one process.
 #[derive(Debug)]
@@ -21,12 +24,13 @@ pub(super) struct StepState {
 /// The attempts that have begun and ended.
 #[derive(Debug, Default)]
 pub(super) struct AttemptLog {
-    /// For each attempt: the claims and the nodes by which it was begun.
-    pub(super) begun: BTreeMap<(RunId, OpNumber, u32), Vec<(u64, String)>>,
+    /// For each attempt, by the number of times that its operation was reopened before: the claims and the nodes by
+    /// which it was begun.
+    pub(super) begun: BTreeMap<(RunId, OpNumber, u32, u32), Vec<(u64, String)>>,
     /// The outputs of attempts.
     pub(super) returned: BTreeMap<(RunId, OpNumber), BTreeSet<u64>>,
     /// The attempt that sent each heartbeat, by its details.
-    details: BTreeMap<u64, (RunId, OpNumber, u32)>,
+    details: BTreeMap<u64, (RunId, OpNumber, u32, u32)>,
     /// The execution that wrote the chunks of an output, and their number.
     pub(super) wrote: BTreeMap<u64, (u64, u8)>,
     /// The ends of runs that the step after them was told.
@@ -63,17 +67,53 @@ impl Environment {
     /// The run and operation under which a step is executed: a queued step is a run of its own.
     async fn executing_run(&self, run: RunId, op: OpNumber) -> (RunId, OpNumber) {
         let history = self.history(run).await;
-        let mut events = history.iter().flat_map(|turn| &turn.events);
-        let queued = events.find_map(|event| match event {
+        let events = history.iter().flat_map(|turn| &turn.events);
+        let restarted = |restarts: &[RestartedRun]| {
+            restarts.iter().find(|restarted| restarted.op == op).map(|restarted| restarted.run)
+        };
+        let queued = events.filter_map(|event| match event {
             Event::StepStarted { op: requested_at, queued: Some(queued), .. }
             | Event::CompensationStarted { op: requested_at, queued: Some(queued), .. }
                 if *requested_at == op =>
             {
                 Some(queued.run)
             }
+            Event::RunRetried(retried) => restarted(&retried.restarts),
+            Event::RunForked(forked) => restarted(&forked.restarts),
             _ => None,
         });
-        queued.map_or((run, op), |step| (step, OpNumber(0)))
+        queued.last().map_or((run, op), |step| (step, OpNumber(0)))
+    }
+}
+
+/// The details that failed attempts before this one have left in a history. A step that is open again has none, and
+/// neither has a copied step that a fork attempts.
+fn recorded_details(history: &[TurnRecord], wanted: OpNumber, attempt: u32) -> Option<u64> {
+    let mut recorded = None;
+    for counting in effective(history) {
+        match counting.event {
+            Event::RunRetried(retried) if retried.reopens == wanted => recorded = None,
+            Event::RunForked(forked) if wanted < forked.next_op => recorded = None,
+            Event::StepRetried { op, attempt: failed, details: Some(details), .. }
+                if *op == wanted && *failed < attempt =>
+            {
+                recorded = details.decode::<u64>().ok().or(recorded);
+            }
+            _ => {}
+        }
+    }
+    recorded
+}
+
+impl Environment {
+    /// Whether a retry of a run was forced: steps that are attempted at most once may be attempted again.
+    fn is_forced(&self, run: RunId) -> bool {
+        self.is_forced_in(&self.controlled.lock(), run)
+    }
+
+    fn is_forced_in(&self, controlled: &Controlled, run: RunId) -> bool {
+        let retries = controlled.retries.get(&run).into_iter().flatten();
+        retries.into_iter().any(|retry| retry.request.is_forced)
     }
 }
 
@@ -104,8 +144,12 @@ impl StepState {
         if let Some(violation) = self.check_details(cx, executing_run).await {
             env.report_violation(format!("attempt {attempt} at step {op} of run {run}: {violation}"));
         }
+        let reopened = times_reopened(&env.history(run).await, op);
+        if let Some(violation) = self.check_retried(cx, executing_run.0 == run, reopened, is_at_most_once) {
+            env.report_violation(format!("attempt {attempt} at step {op} of run {run}: {violation}"));
+        }
         let mut attempt_log = env.attempt_log.lock();
-        let begun = attempt_log.begun.entry((run, op, attempt)).or_default();
+        let begun = attempt_log.begun.entry((run, op, reopened, attempt)).or_default();
         // An attempt that was cancelled before it began may belong to an earlier claim.
         let is_repeated = begun.contains(&hold) && !cx.is_cancelled() && !env.is_real_time;
         begun.push(hold);
@@ -116,7 +160,7 @@ impl StepState {
                 "attempt {attempt} at step {op} of run {run} was made twice in one claim"
             ));
         }
-        if is_at_most_once && is_second {
+        if is_at_most_once && is_second && !env.is_forced(run) {
             env.report_violation(format!("step {op} of run {run} was attempted more than once"));
         }
     }
@@ -130,20 +174,26 @@ impl StepState {
     ) -> Option<String> {
         let attempt = cx.attempt();
         let history = self.env.history(run).await;
-        let events = || history.iter().flat_map(|turn| &turn.events).filter(|event| event.op() == Some(op));
+        let counting: Vec<_> = effective(&history).iter().map(|counting| counting.event).collect();
+        if counting.last().is_some_and(|last| Status::of_final(last).is_some()) && self.holds(run) {
+            return Some("its run has ended".into());
+        }
+        let events = || counting.iter().copied().filter(|event| event.op() == Some(op));
         let is_announced =
             |event: &Event| matches!(event, Event::StepStarted { .. } | Event::CompensationStarted { .. });
         if !events().any(is_announced) {
             return Some("it was not announced".into());
         }
         if attempt > 1 {
-            let retried = events().find_map(|event| match event {
+            let retried = events().filter_map(|event| match event {
                 Event::StepRetried { attempt: failed, retry_at, .. } if failed + 1 == attempt => {
                     Some(*retry_at)
                 }
                 _ => None,
             });
-            let Some(retry_at) = retried else { return Some("the failure before it is not recorded".into()) };
+            let Some(retry_at) = retried.last() else {
+                return Some("the failure before it is not recorded".into());
+            };
             if self.env.clock.now() < retry_at && !self.env.profile.has_clock_jumps {
                 return Some(format!("it is not due before {retry_at}"));
             }
@@ -156,7 +206,8 @@ impl StepState {
         // An attempt that was about to begin when the worker learned of the drop or cancel may still begin.
         let (dropped, cancelled) = (Event::StepDropped { op }, Event::OperationCancelled { op });
         let stops = |event: &Event| *event == dropped || *event == cancelled;
-        let dropped = history.iter().find(|turn| turn.events.iter().any(stops));
+        let dropped = effective(&history).into_iter().find(|counting| stops(counting.event));
+        let dropped = dropped.map(|counting| counting.turn);
         let observer = self.env.observer.lock();
         let known = dropped
             .and_then(|turn| observer.commit_answered_at.get(&(turn.id, self.node.name.clone())).copied());
@@ -218,7 +269,9 @@ impl StepState {
         self.env.log(&self.node.name, format_args!("{} has ended: {}", short_run(end.run), end.status));
         self.env.attempt_log.lock().finished.insert((end.run, end.status.as_str()));
         let view = self.env.inner.run(end.run).await;
-        if !view.is_ok_and(|view| view.status == end.status) {
+        // A retry may have opened it again.
+        let is_retried = self.env.controlled.lock().retries.contains_key(&end.run);
+        if !is_retried && !view.is_ok_and(|view| view.status == end.status) {
             self.env.report_violation(format!("the step after run {} was told {}", end.run, end.status));
         }
     }
@@ -228,26 +281,22 @@ impl StepState {
         let (env, attempt) = (&self.env, cx.attempt());
         let history = env.history(run).await;
         // An attempt that failed before its first heartbeat leaves the details of the one before it.
-        let recorded = history.iter().flat_map(|turn| &turn.events).filter_map(|event| match event {
-            Event::StepRetried { op: retried, attempt: failed, details, .. }
-                if *retried == op && *failed < attempt =>
-            {
-                details.as_ref()?.decode::<u64>().ok()
-            }
-            _ => None,
-        });
-        let recorded = recorded.last();
+        let recorded = recorded_details(&history, op, attempt);
+        let requested_by = env.history(cx.run()).await;
+        let reopened = times_reopened(&requested_by, cx.op());
         let Some(got) = cx.last_details::<u64>() else {
             return recorded.map(|recorded| format!("it did not get the details {recorded}"));
         };
         let given = env.attempt_log.lock().details.get(&got).copied();
         match given {
             // The worker of the earlier attempt was lost, or released the run.
-            Some(given) if given == (cx.run(), cx.op(), attempt) => {
+            Some(given) if given == (cx.run(), cx.op(), reopened, attempt) => {
                 env.record(Situation::DetailsOfLoss);
                 None
             }
-            Some((by, of, failed)) if (by, of) == (cx.run(), cx.op()) && failed < attempt => {
+            Some((by, of, before, failed))
+                if (by, of, before) == (cx.run(), cx.op(), reopened) && failed < attempt =>
+            {
                 env.record(Situation::DetailsOfFailure);
                 (recorded != Some(got))
                     .then(|| format!("it got the details {got}, and {recorded:?} are recorded"))
@@ -259,10 +308,11 @@ impl StepState {
     /// Sends a heartbeat with unique details.
     pub(super) async fn beat(&self, cx: &StepContext<Self>) {
         self.node.wait_until_running().await;
+        let reopened = times_reopened(&self.env.history(cx.run()).await, cx.op());
         let mut attempt_log = self.env.attempt_log.lock();
         attempt_log.last += 1;
         let details = attempt_log.last;
-        attempt_log.details.insert(details, (cx.run(), cx.op(), cx.attempt()));
+        attempt_log.details.insert(details, (cx.run(), cx.op(), reopened, cx.attempt()));
         drop(attempt_log);
         cx.heartbeat(details);
     }
@@ -276,12 +326,33 @@ impl StepState {
             return false;
         }
         let is_cancel = |event: &Event| matches!(event, Event::CancelRequested { .. });
-        let Some(cancelled) = history.iter().find(|turn| turn.events.iter().any(is_cancel)) else {
+        let Some(cancelled) = effective(&history).into_iter().find(|counting| is_cancel(counting.event))
+        else {
             return false;
         };
+        let cancelled = cancelled.turn;
         let observer = self.env.observer.lock();
         let known = observer.commit_answered_at.get(&(cancelled.id, self.node.name.clone())).copied();
         known.is_some_and(|known| requested_at > known + Duration::from_millis(1))
+    }
+
+    /// The rule about retries that an attempt violates.
+    fn check_retried(
+        &self,
+        cx: &StepContext<Self>,
+        is_of_run: bool,
+        reopened: u32,
+        is_at_most_once: bool,
+    ) -> Option<String> {
+        let (run, op) = (cx.run(), cx.op());
+        let holds = self.env.observer.lock().holds(run);
+        let controlled = self.env.controlled.lock();
+        let last = controlled.retries.get(&run)?.last()?;
+        if is_of_run && self.holds(run) && !is_allowed(last, op, holds) {
+            return Some(format!("the retry of its run lists steps {:?}", last.again.open));
+        }
+        (is_at_most_once && reopened > 0 && !self.env.is_forced_in(&controlled, run))
+            .then(|| "it was attempted before a retry that was not forced".into())
     }
 
     /// Whether this process holds the run.

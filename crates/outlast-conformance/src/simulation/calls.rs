@@ -35,9 +35,11 @@ impl Environment {
 
     pub(super) async fn send(self: Arc<Self>, who: Arc<Node>, messages: Vec<NewMessage>) -> Answers<Sent> {
         let room = self.hook_room(&messages).await;
+        let holder = self.holder_of_token(&messages).await;
         let answers = self.inner.send(messages.clone()).await?;
         for (message, answer) in messages.iter().zip(&answers) {
             self.check_limit(message, room, answer);
+            self.check_sent_to_token(message, holder, answer);
             self.log(
                 &who.name,
                 format_args!(
@@ -114,8 +116,8 @@ impl Environment {
             );
             let history = self.history(claimed.run).await;
             let mut observer = self.observer.lock();
-            if let Some(first) = history.into_iter().next() {
-                observer.began(claimed.run, first);
+            if !history.is_empty() {
+                observer.began(claimed.run, history);
             }
             let violation = observer.claimed(claimed.run, session);
             drop(observer);
@@ -134,6 +136,7 @@ impl Environment {
             self.log(&who.name, format_args!("deliver {} -> {delivered:?}", short_session(session)));
             self.record(Situation::LateEffect);
         }
+        self.look_up_tokens().await;
         Ok(delivered)
     }
 
@@ -170,7 +173,11 @@ impl Environment {
             }
             let violation = self.observer.lock().committed(session, turn, answer, now);
             violation.into_iter().for_each(|violation| self.report_violation(violation));
+            if answer.is_ok() {
+                self.check_tokens_of_turn(turn);
+            }
         }
+        self.look_up_tokens().await;
         Ok(answers)
     }
 

@@ -9,13 +9,15 @@ use outlast::{CatchUp, Client, Error, Status};
 use outlast_core::event::RULES;
 use outlast_core::queue::{BUILT_IN_PREFIX, default_queue};
 use outlast_core::{
-    BuiltInRuns, Headers, MessageBody, MessageId, NewMessage, Payload, QueuedSteps, RunId, RunQuery, Start,
-    Tags, TurnId, World, WorldError,
+    BuiltInRuns, Headers, HookAddress, MessageBody, MessageId, NewMessage, Payload, QueuedSteps, RunId,
+    RunQuery, Start, Tags, TurnId, World, WorldError,
 };
 use parking_lot::Mutex;
 
+use super::asks::Ask;
 use super::clock::sleep;
 use super::environment::{Environment, short_run};
+use super::exchange::TARGET;
 use super::generate::any_program;
 use super::node::Node;
 use super::orchestration::{cascading, retried};
@@ -38,17 +40,17 @@ pub(super) struct Acknowledged {
     pub(super) outputs: Vec<(RunId, Result<String, String>)>,
     /// Runs that were terminated.
     pub(super) terminated: Vec<RunId>,
-    last: u64,
+    pub(super) last: u64,
 }
 
 /// One client of the simulation.
 pub(super) struct SimulatedClient {
-    env: Arc<Environment>,
-    node: Arc<Node>,
-    world: Arc<dyn World>,
-    client: Client,
-    acknowledged: Arc<Mutex<Acknowledged>>,
-    rng: Rng,
+    pub(super) env: Arc<Environment>,
+    pub(super) node: Arc<Node>,
+    pub(super) world: Arc<dyn World>,
+    pub(super) client: Client,
+    pub(super) acknowledged: Arc<Mutex<Acknowledged>>,
+    pub(super) rng: Rng,
 }
 
 impl SimulatedClient {
@@ -81,6 +83,9 @@ impl SimulatedClient {
     }
 
     async fn run_action(&mut self) {
+        if self.env.is_controlled && self.rng.u32(0..3) == 0 {
+            return self.control().await;
+        }
         let run = self.any_run();
         match (self.rng.u32(0..22), run) {
             (0..=5, _) | (_, None) => self.start().await,
@@ -103,11 +108,11 @@ impl SimulatedClient {
         }
     }
 
-    fn log(&self, what: std::fmt::Arguments<'_>) {
+    pub(super) fn log(&self, what: std::fmt::Arguments<'_>) {
         self.env.log(&self.node.name, what);
     }
 
-    fn any_run(&mut self) -> Option<RunId> {
+    pub(super) fn any_run(&mut self) -> Option<RunId> {
         if self.env.is_real_time {
             let acknowledged = self.acknowledged.lock();
             return self.rng.choice(&acknowledged.starts).map(|(run, _)| *run);
@@ -125,6 +130,7 @@ impl SimulatedClient {
     /// Starts a run, with or without a key. A key always has the same program, so that a second start is a repeat.
     async fn start(&mut self) {
         let key = (self.rng.u32(0..3) == 0).then(|| self.rng.u8(0..4));
+        let target = if self.env.is_controlled { self.run_with(|observed| !observed.ended) } else { None };
         let program = match key {
             Some(key) if self.rng.u32(0..8) > 0 => any_program(&mut Rng::with_seed(u64::from(key)), DEPTH),
             _ => any_program(&mut self.rng, DEPTH),
@@ -144,6 +150,9 @@ impl SimulatedClient {
         }
         for (name, value) in self.headers() {
             start = start.header(name, value);
+        }
+        if let Some(target) = target {
+            start = start.header(TARGET, target.to_string());
         }
         match start.await {
             Ok(handle) => {
@@ -228,7 +237,7 @@ impl SimulatedClient {
         queues.into_iter().chain(haste).map(|name| (name.into(), String::new())).collect()
     }
 
-    fn bits(&mut self) -> u128 {
+    pub(super) fn bits(&mut self) -> u128 {
         let millis = (self.world.clock().now().as_micros() / 1_000) as u128;
         (millis << 80) | (self.rng.u128(..) >> 48)
     }
@@ -362,8 +371,14 @@ pub(super) async fn unblock_runs(
             let shape = PayloadType::ALL[env.random(|rng| rng.usize(0..PayloadType::ALL.len()))];
             let payload = Payload::json(&shape.payload(token))
                 .map_err(|error| WorldError::invalid(error.to_string()))?;
-            let body = MessageBody::Hook { name: name.into(), payload, to: Default::default() };
             let id = MessageId::from_bits(u128::from(token) | (0xfeed << 100));
+            let wants_reply = env.is_controlled && env.random(|rng| rng.bool());
+            if wants_reply {
+                let ask = Ask { run: run.id, key: None, outcomes: Vec::new() };
+                env.controlled.lock().asks.insert(id, ask);
+            }
+            let to = HookAddress { token: None, wants_reply };
+            let body = MessageBody::Hook { name: name.into(), payload, to };
             let message = NewMessage { id, run: run.id, body, headers: Headers::new() };
             let _ended = env.clone().send(node.clone(), vec![message]).await?;
         }

@@ -7,6 +7,7 @@ use outlast_core::{CompensationInput, Event, OpNumber, ParentEnd, Status, TurnRe
 
 use super::check::FinalRun;
 use super::coverage::{Coverage, Situation};
+use super::effective::Counting;
 
 /// Checks the compensations and tries of a run.
 pub(super) fn check_compensations(
@@ -16,11 +17,9 @@ pub(super) fn check_compensations(
 ) {
     let run = final_run.view.id;
     let mut model = CompensationModel::default();
-    for turn in &final_run.turns {
-        for event in &turn.events {
-            if let Err(violation) = model.apply(event, turn, coverage) {
-                return violations.push(format!("run {run}: {event:?}: {violation}"));
-            }
+    for Counting { turn, event, .. } in final_run.effective() {
+        if let Err(violation) = model.apply(event, turn, coverage) {
+            return violations.push(format!("run {run}: {event:?}: {violation}"));
         }
     }
     if let Err(violation) = model.check_marks(final_run) {
@@ -97,6 +96,7 @@ impl CompensationModel {
                 coverage.record(Situation::Retried);
                 return self.retry(retrying.attempt, retrying.retry_at);
             }
+            Event::RunForked(forked) => self.fork(forked.next_op),
             Event::RunContinued(continued) => return self.continued(continued.failed_tries, turn, coverage),
             Event::RunFailed { .. } | Event::RunCancelled { .. } => return self.end(),
             _ => {}
@@ -107,6 +107,19 @@ impl CompensationModel {
     fn end_step(&mut self, op: OpNumber) {
         self.open_steps.remove(&op);
         self.running.take_if(|running| *running == op);
+    }
+
+    /// The compensations of copied operations are those of the other run, except those of steps that are open.
+    fn fork(&mut self, next_op: OpNumber) {
+        let open = &self.open_steps;
+        let is_own = |op: &OpNumber, undone: &Option<OpNumber>| {
+            *op >= next_op || undone.is_some_and(|step| open.contains(&step))
+        };
+        self.registered.retain(|op, undone| is_own(op, undone));
+        let registered = &self.registered;
+        self.begun.retain(|op| registered.contains_key(op));
+        self.saga_steps.clear();
+        self.has_failed = false;
     }
 
     fn cancel<'a>(&mut self, ends: impl Iterator<Item = &'a OpNumber>) {

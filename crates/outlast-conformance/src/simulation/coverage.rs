@@ -96,11 +96,49 @@ pub enum Situation {
     ChunksSuperseded,
     /// A schedule started a run.
     Fired,
+    /// A run got a chosen token.
+    TokenTaken,
+    /// A run was refused a token that another one holds.
+    TokenRefused,
+    /// A run took over a token that it held already.
+    TokenTakenOver,
+    /// A run handed a token to its next generation.
+    TokenCarried,
+    /// A payload was accepted that was sent to a token.
+    SentToToken,
+    /// A hook took a payload that was sent to its token.
+    TakenByToken,
+    /// A payload was sent to a token whose run had closed it, or had ended.
+    TokenClosed,
+    /// A payload was sent to a token twice with one key.
+    TokenSendRepeated,
+    /// A client got the reply to its ask.
+    AskAnswered,
+    /// A client learned that the run cannot read what it asked.
+    AskRejected,
+    /// A client learned that nobody replies.
+    AskNotAnswered,
+    /// A client asked again with the same key.
+    AskRepeated,
+    /// A run got the reply of another one.
+    AskedByRun,
+    /// A client had a run continued that had failed.
+    RetriedByClient,
+    /// A retry recorded outcomes or payloads again.
+    RecordedAgain,
+    /// A client restarted a run.
+    Restarted,
+    /// A client forked a run at an event.
+    ForkedAtEvent,
+    /// A client forked a run with another outcome of an operation.
+    ForkedWithOutput,
+    /// Steps were open where a run was forked.
+    ForkWithOpenSteps,
 }
 
 impl Situation {
     /// All of them.
-    pub const ALL: [Self; 44] = [
+    pub const ALL: [Self; 63] = [
         Self::ShieldedAfterCancel,
         Self::CancelDuringStep,
         Self::DeadlineDuringStep,
@@ -145,11 +183,35 @@ impl Situation {
         Self::ChunksRead,
         Self::ChunksSuperseded,
         Self::Fired,
+        Self::TokenTaken,
+        Self::TokenRefused,
+        Self::TokenTakenOver,
+        Self::TokenCarried,
+        Self::SentToToken,
+        Self::TakenByToken,
+        Self::TokenClosed,
+        Self::TokenSendRepeated,
+        Self::AskAnswered,
+        Self::AskRejected,
+        Self::AskNotAnswered,
+        Self::AskRepeated,
+        Self::AskedByRun,
+        Self::RetriedByClient,
+        Self::RecordedAgain,
+        Self::Restarted,
+        Self::ForkedAtEvent,
+        Self::ForkedWithOutput,
+        Self::ForkWithOpenSteps,
     ];
 
     /// Whether only seeds from [`ORCHESTRATED_SEEDS`](super::ORCHESTRATED_SEEDS) on reach it.
     pub fn needs_orchestrated_seeds(self) -> bool {
-        self as usize >= Self::Compensated as usize
+        (Self::Compensated as usize..=Self::Fired as usize).contains(&(self as usize))
+    }
+
+    /// Whether only seeds from [`CONTROLLED_SEEDS`](super::CONTROLLED_SEEDS) on reach it.
+    pub fn needs_controlled_seeds(self) -> bool {
+        self as usize > Self::Fired as usize
     }
 
     /// Whether only seeds from [`DEFERRED_SEEDS`](super::DEFERRED_SEEDS) on reach it.

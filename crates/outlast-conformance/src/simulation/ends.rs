@@ -1,6 +1,6 @@
 //! The checks of ends: one step follows the end of a run, and a failure reaches the parent after its cancel.
 
-use outlast_core::{Event, OpNumber, RunEnd, RunId, Status};
+use outlast_core::{Event, OpNumber, RestartedRun, RunEnd, RunId, Status};
 
 use super::check::{FinalRun, FinalRuns};
 use super::coverage::{Coverage, Situation};
@@ -18,10 +18,12 @@ pub(super) fn check_run_end(
     if has_step_after_end(final_run) {
         let of_run = |step: &&FinalRun| step.view.parent.is_some_and(|parent| parent.run == run);
         let steps: Vec<_> = final_runs.values().filter(|step| is_after_end(step)).filter(of_run).collect();
-        let ends: Vec<_> = steps.iter().filter_map(|step| told_end(step)).collect();
+        let told: Vec<_> = steps.iter().filter_map(|step| told_end(step)).collect();
+        // A run that was retried has ended several times.
+        let ended: Vec<_> = final_run.ends().filter_map(Status::of_final).collect();
         let is_told = env.attempt_log.lock().finished.contains(&(run, final_run.view.status.as_str()));
         let is_completed = steps.iter().all(|step| step.view.status == Status::Completed);
-        if let Err(violation) = check_steps_after_end(final_run.view.status, &ends, is_completed, is_told) {
+        if let Err(violation) = check_steps_after_end(&ended, &told, is_completed, is_told) {
             violations.push(format!("run {run}: {violation}"));
         }
         coverage.record(Situation::StepAfterEnd);
@@ -54,15 +56,20 @@ fn told_end(step: &FinalRun) -> Option<Status> {
     step.started()?.input.decode::<RunEnd>().ok().map(|end| end.status)
 }
 
-/// Exactly one step follows the end of a run, and its input says how the run ended.
+/// Exactly one step follows each end of a run, and its input says how the run ended.
 fn check_steps_after_end(
-    status: Status,
-    ends: &[Status],
+    ended: &[Status],
+    told: &[Status],
     is_completed: bool,
     is_told: bool,
 ) -> Result<(), String> {
-    if ends != [status] {
-        return Err(format!("it is {status}, but the steps after its end got {ends:?}"));
+    let sorted = |ends: &[Status]| {
+        let mut ends = ends.to_vec();
+        ends.sort_by_key(|status| status.as_str());
+        ends
+    };
+    if sorted(ended) != sorted(told) {
+        return Err(format!("it has ended as {ended:?}, but the steps after its end got {told:?}"));
     }
     if is_completed && !is_told {
         return Err("the step after its end was not attempted, but has completed".into());
@@ -73,10 +80,16 @@ fn check_steps_after_end(
 /// The children of a run that failed, with their operations.
 fn failed_children(final_run: &FinalRun) -> Vec<(OpNumber, RunId)> {
     let started = |wanted: OpNumber| {
-        final_run.events().find_map(|event| match event {
+        let restarted = |restarts: &[RestartedRun]| {
+            restarts.iter().find(|restarted| restarted.op == wanted).map(|restarted| restarted.run)
+        };
+        let runs = final_run.events().filter_map(|event| match event {
             Event::ChildStarted(child) if child.op == wanted => Some(child.run),
+            Event::RunRetried(retried) => restarted(&retried.restarts),
+            Event::RunForked(forked) => restarted(&forked.restarts),
             _ => None,
-        })
+        });
+        runs.last()
     };
     let failed = final_run.events().filter_map(|event| match event {
         Event::ChildFailed { op, .. } => Some(*op),
@@ -109,11 +122,13 @@ mod tests {
     #[test]
     fn one_step_follows_the_end_of_a_run() {
         let failed = Status::Failed;
-        assert_eq!(check_steps_after_end(failed, &[failed], true, true), Ok(()));
-        check_steps_after_end(failed, &[], true, true).unwrap_err();
-        check_steps_after_end(failed, &[failed, failed], true, true).unwrap_err();
-        check_steps_after_end(failed, &[Status::Completed], true, true).unwrap_err();
-        check_steps_after_end(failed, &[failed], true, false).unwrap_err();
+        assert_eq!(check_steps_after_end(&[failed], &[failed], true, true), Ok(()));
+        check_steps_after_end(&[failed], &[], true, true).unwrap_err();
+        check_steps_after_end(&[failed], &[failed, failed], true, true).unwrap_err();
+        check_steps_after_end(&[failed], &[Status::Completed], true, true).unwrap_err();
+        check_steps_after_end(&[failed], &[failed], true, false).unwrap_err();
+        let retried = [failed, Status::Completed];
+        assert_eq!(check_steps_after_end(&retried, &[Status::Completed, failed], true, true), Ok(()));
     }
 
     #[test]

@@ -14,11 +14,12 @@ use parking_lot::Mutex;
 
 use super::attempt_log::AttemptLog;
 use super::clock::SimulationClock;
+use super::control::Controlled;
 use super::coverage::Situation;
 use super::faults::{Call, CallPlan, Profile};
 use super::node::Node;
 use super::observer::Observer;
-use super::{DEFERRED_SEEDS, ORCHESTRATED_SEEDS, QUEUED_SEEDS};
+use super::{CONTROLLED_SEEDS, DEFERRED_SEEDS, ORCHESTRATED_SEEDS, QUEUED_SEEDS};
 
 /// The limit of calls to the world in one simulation. More calls mean an endless loop.
 const CALLS_MAX: u64 = 400_000;
@@ -33,11 +34,15 @@ pub(super) struct Environment {
     pub(super) inner: Arc<dyn World>,
     /// The inner world, if it is the one in memory: only in that one a process can be marked as dead.
     memory: Option<Arc<MemoryWorld>>,
+    /// Whether programs have exchanges, and clients control runs.
+    pub(super) is_controlled: bool,
     /// Whether time is real and calls are concurrent, so that their order is unknown.
     pub(super) is_real_time: bool,
     pub(super) profile: Profile,
     pub(super) observer: Mutex<Observer>,
     pub(super) attempt_log: Mutex<AttemptLog>,
+    /// Locked after the observer, and before the attempt log.
+    pub(super) controlled: Mutex<Controlled>,
     pub(super) nodes: Mutex<Vec<Arc<Node>>>,
     is_calm: AtomicBool,
     rng: Mutex<Rng>,
@@ -79,6 +84,7 @@ impl Environment {
         Self {
             inner,
             memory: None,
+            is_controlled: seed >= CONTROLLED_SEEDS,
             is_real_time: false,
             clock,
             profile: Profile {
@@ -91,6 +97,7 @@ impl Environment {
             },
             observer: Mutex::default(),
             attempt_log: Mutex::default(),
+            controlled: Mutex::default(),
             nodes: Mutex::default(),
             is_calm: AtomicBool::new(false),
             rng: Mutex::new(rng),
@@ -101,7 +108,11 @@ impl Environment {
 
     /// An environment on another world, in real time.
     pub(super) fn in_real_time(inner: Arc<dyn World>, seed: u64) -> Arc<Self> {
-        Arc::new(Self { is_real_time: true, ..Self::on(inner, seed, false, SimulationClock::new()) })
+        Arc::new(Self {
+            is_real_time: true,
+            is_controlled: false,
+            ..Self::on(inner, seed, false, SimulationClock::new())
+        })
     }
 
     /// A random value, determined by the seed.

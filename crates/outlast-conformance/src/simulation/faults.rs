@@ -17,6 +17,8 @@ pub(super) enum Call {
     Join,
     Takeover,
     WriteChunks,
+    Reopen,
+    Fork,
     Read,
 }
 

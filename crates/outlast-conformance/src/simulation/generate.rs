@@ -5,6 +5,7 @@ use std::cell::Cell;
 use fastrand::Rng;
 use outlast::prelude::*;
 
+use super::exchange::{any_carried_token, any_exchange};
 use super::orchestration::any_feature;
 use super::program::{Ending, Job, Leaf, Program};
 use super::values::PayloadType;
@@ -12,19 +13,29 @@ use super::values::PayloadType;
 thread_local! {
     /// Whether the programs of the simulation on this thread have features that only some seeds draw.
     static HAS_FEATURES: Cell<bool> = const { Cell::new(false) };
+    /// Whether they also have exchanges with other runs.
+    static HAS_EXCHANGES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Sets whether programs have features that only some seeds draw.
-pub(super) fn set_features(has_features: bool) {
+/// Sets whether programs have features, and exchanges with other runs, that only some seeds draw.
+pub(super) fn set_features(has_features: bool, has_exchanges: bool) {
     HAS_FEATURES.set(has_features);
+    HAS_EXCHANGES.set(has_exchanges);
 }
 
 fn has_features() -> bool {
     HAS_FEATURES.get()
 }
 
+fn has_exchanges() -> bool {
+    HAS_EXCHANGES.get()
+}
+
 /// A random program of at most this nesting depth.
 pub(super) fn any_program(rng: &mut Rng, depth: u32) -> Program {
+    if has_exchanges() && rng.u32(0..12) == 0 {
+        return any_carried_token(rng, depth.saturating_sub(1));
+    }
     let parts = (0..rng.usize(1..5)).map(|_| any_part(rng, depth)).collect();
     let continues = rng.bool();
     let guard = |part| if continues { Program::Try(Box::new(part)) } else { part };
@@ -41,6 +52,9 @@ pub(super) fn any_program(rng: &mut Rng, depth: u32) -> Program {
 
 /// A random part of a program.
 pub(super) fn any_part(rng: &mut Rng, depth: u32) -> Program {
+    if has_exchanges() && rng.u32(0..5) == 0 {
+        return any_exchange(rng, depth);
+    }
     if has_features() && rng.u32(0..4) == 0 {
         return any_feature(rng, depth);
     }
@@ -136,7 +150,7 @@ fn any_leaf(rng: &mut Rng, depth: u32) -> Leaf {
 }
 
 /// Mostly a number, so that random payloads often fit.
-fn any_wanted(rng: &mut Rng) -> PayloadType {
+pub(super) fn any_wanted(rng: &mut Rng) -> PayloadType {
     if rng.bool() { PayloadType::Number } else { PayloadType::ALL[rng.usize(0..PayloadType::ALL.len())] }
 }
 
@@ -149,7 +163,7 @@ pub(super) fn any_job(rng: &mut Rng) -> Job {
 }
 
 /// A duration: most are short.
-fn any_millis(rng: &mut Rng) -> u64 {
+pub(super) fn any_millis(rng: &mut Rng) -> u64 {
     match rng.u32(0..4) {
         0 => rng.u64(0..10),
         1 => rng.u64(0..300),

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use outlast_core::{Event, Headers, Judgement, MessageBody, MessageId, OpNumber, Payload, RunId};
 
-use super::check::FinalRun;
+use super::check::{FinalRun, FinalRuns};
 use super::coverage::{Coverage, Situation};
+use super::effective::Counting;
 use super::environment::Environment;
 use super::observer::ObservedRun;
 use super::values::{PayloadType, payload_type_of};
@@ -17,6 +18,7 @@ use super::workers::Build;
 pub(super) fn check_hooks(
     env: &Environment,
     final_run: &FinalRun,
+    final_runs: &FinalRuns,
     violations: &mut Vec<String>,
     coverage: &mut Coverage,
 ) {
@@ -32,12 +34,12 @@ pub(super) fn check_hooks(
         return;
     }
     let mut model = HookModel::new(final_run.view.id);
-    for turn in &final_run.turns {
+    for Counting { number, turn, event } in final_run.effective() {
         model.is_older = env.profile.has_older_build && *turn.build == *Build::Partial.to_string();
-        for event in &turn.events {
-            if let Err(violation) = model.apply(event, coverage) {
-                return violations.push(format!("run {}: {event:?}: {violation}", final_run.view.id));
-            }
+        // A fork that skips copied iterations does not request their hooks.
+        model.copied_from = final_run.recorder_of(number, final_runs);
+        if let Err(violation) = model.apply(event, coverage) {
+            return violations.push(format!("run {}: {event:?}: {violation}", final_run.view.id));
         }
     }
     let kept: usize = model.kept.values().map(Vec::len).sum();
@@ -52,8 +54,10 @@ pub(super) fn check_hooks(
 fn check_order(observed: &ObservedRun, final_run: &FinalRun, violations: &mut Vec<String>) {
     let run = final_run.view.id;
     let received: Vec<_> = final_run
-        .events()
-        .filter_map(|event| match event {
+        .effective()
+        .into_iter()
+        .filter(|counting| counting.number >= final_run.copied())
+        .filter_map(|counting| match counting.event {
             Event::HookReceived { message, .. } => Some(*message),
             _ => None,
         })
@@ -69,13 +73,45 @@ fn check_order(observed: &ObservedRun, final_run: &FinalRun, violations: &mut Ve
     if ends_after_decision(final_run) {
         must.retain(|message| received.contains(message));
     }
-    if !may.starts_with(&received) || !received.starts_with(&must) {
+    if final_run.is_retried() {
+        check_order_of_retried(observed, final_run, &received, &may, violations);
+    } else if !may.starts_with(&received) || !received.starts_with(&must) {
         violations
             .push(format!("run {run} consumed {must:?}, at most {may:?}, but its history has {received:?}"));
     }
     if observed.consumed != final_run.view.consumed {
         violations
             .push(format!("run {run} has consumed {}, not {}", final_run.view.consumed, observed.consumed));
+    }
+}
+
+/// As [`check_order`], for a run that was retried: what a reopened hook had taken is forgotten, and nothing else.
+fn check_order_of_retried(
+    observed: &ObservedRun,
+    final_run: &FinalRun,
+    received: &[MessageId],
+    may: &[MessageId],
+    violations: &mut Vec<String>,
+) {
+    let run = final_run.view.id;
+    let mut left = may.iter();
+    if !received.iter().all(|message| left.any(|sent| sent == message)) {
+        violations.push(format!("run {run} consumed at most {may:?}, but its history has {received:?}"));
+    }
+    let recorded: BTreeSet<_> = final_run
+        .events()
+        .filter_map(|event| match event {
+            Event::HookReceived { message, .. } => Some(*message),
+            _ => None,
+        })
+        .collect();
+    let hooks = observed.messages.iter().filter(|(position, sent)| {
+        **position <= observed.consumed && matches!(sent.body, MessageBody::Hook { .. })
+    });
+    for (_, sent) in hooks {
+        if !recorded.contains(&sent.id) && !ends_after_decision(final_run) {
+            violations.push(format!("run {run} has consumed {}, but its history does not have it", sent.id));
+        }
     }
 }
 
@@ -102,9 +138,9 @@ fn check_payloads(
 ) {
     let has_headers = final_run.rules() >= 2;
     for event in final_run.events() {
-        let Event::HookReceived { name, message, payload, headers, at, .. } = event else { continue };
+        let Event::HookReceived { name, message, payload, headers, at, to, .. } = event else { continue };
         let Some(sent) = observed.messages.values().find(|sent| sent.id == *message) else { continue };
-        let body = MessageBody::Hook { name: name.clone(), payload: payload.clone(), to: Default::default() };
+        let body = MessageBody::Hook { name: name.clone(), payload: payload.clone(), to: to.clone() };
         let expected = if has_headers { sent.headers.clone() } else { Headers::new() };
         // A world whose clock was moved back keeps the times of messages ascending.
         let is_same_time = *at == has_headers.then_some(sent.at) || env.profile.has_clock_jumps;
@@ -122,17 +158,39 @@ struct ArrivedPayload {
     payload: Payload,
     /// The number of payloads that arrived before it.
     before: usize,
+    /// The token to which it was sent.
+    token: Option<Arc<str>>,
+}
+
+/// Which payloads a hook takes: those that are sent to its token, and those that are sent by its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Address {
+    Token(Arc<str>),
+    Name(Arc<str>),
+}
+
+impl Address {
+    fn of(name: &Arc<str>, token: Option<&Arc<str>>) -> Self {
+        token.map_or_else(|| Self::Name(name.clone()), |token| Self::Token(token.clone()))
+    }
 }
 
 /// A model of the hooks of a run with rules 2, computed from its events.
 struct HookModel {
     run: RunId,
-    names: BTreeMap<OpNumber, Arc<str>>,
-    open: BTreeMap<Arc<str>, BTreeSet<OpNumber>>,
+    /// The run that has requested the hook of the event that is applied: another one, if the event is a copy.
+    copied_from: RunId,
+    /// The names of hooks, and the tokens of those that have one.
+    names: BTreeMap<OpNumber, (Arc<str>, Option<Arc<str>>)>,
+    /// The token that each operation has requested.
+    tokens: BTreeMap<OpNumber, Arc<str>>,
+    /// The operations that hold tokens.
+    held: BTreeMap<Arc<str>, OpNumber>,
+    open: BTreeMap<Address, BTreeSet<OpNumber>>,
     /// The payloads that hooks have taken.
     taken: BTreeMap<OpNumber, ArrivedPayload>,
     /// The kept payloads, in the order of arrival.
-    kept: BTreeMap<Arc<str>, Vec<ArrivedPayload>>,
+    kept: BTreeMap<Address, Vec<ArrivedPayload>>,
     arrived: usize,
     /// Whether the older build made the turn.
     is_older: bool,
@@ -148,44 +206,56 @@ enum HookDecision {
 
 impl HookModel {
     fn new(run: RunId) -> Self {
-        let (names, open, taken, kept) = Default::default();
-        Self { run, names, open, taken, kept, arrived: 0, is_older: false }
+        let (names, tokens, held, open, taken, kept) = Default::default();
+        Self { run, copied_from: run, names, tokens, held, open, taken, kept, arrived: 0, is_older: false }
     }
 
     /// Applies an event. Fails when the event contradicts the model.
     fn apply(&mut self, event: &Event, coverage: &mut Coverage) -> Result<(), String> {
         match event {
-            Event::HookOpened { op, name, .. } => {
-                self.names.insert(*op, name.clone());
-                self.open.entry(name.clone()).or_default().insert(*op);
+            Event::HookOpened { op, name, of, .. } => {
+                let token = match of {
+                    Some(of) => Some(self.tokens.get(of).cloned().ok_or("its token was never requested")?),
+                    None => None,
+                };
+                self.names.insert(*op, (name.clone(), token));
+                self.addresses(*op).into_iter().for_each(|address| {
+                    self.open.entry(address).or_default().insert(*op);
+                });
             }
-            Event::HookReceived { name, message, payload, judgement, .. } => {
-                let arrived =
-                    ArrivedPayload { message: *message, payload: payload.clone(), before: self.arrived };
+            Event::HookReceived { name, message, payload, judgement, to, .. } => {
+                let (payload, token) = (payload.clone(), to.token.clone());
+                let arrived = ArrivedPayload { message: *message, payload, before: self.arrived, token };
                 self.arrived += 1;
                 self.received(name, arrived, judgement, coverage)?;
             }
             Event::HookTaken { op, message } => {
-                let name = self.names.get(op).cloned().ok_or("there is no such hook")?;
-                let arrived = self.take_kept(&name, *message)?;
-                self.expect(&name, &arrived, &HookDecision::TakenBy(*op), coverage)?;
-                self.take(*op, &name, arrived);
+                let addresses = self.addresses(*op);
+                let (address, arrived) = self.take_kept(addresses, *message)?;
+                self.expect(&address, &arrived, &HookDecision::TakenBy(*op), coverage)?;
+                self.take(*op, arrived, coverage);
                 coverage.record(Situation::TakenWhenKept);
             }
             Event::HookRejected { name, message, .. } => {
-                let arrived = self.take_kept(name, *message)?;
-                self.expect(name, &arrived, &HookDecision::Rejected, coverage)?;
+                let tokens = self.kept.keys().filter(|address| matches!(address, Address::Token(_))).cloned();
+                let addresses = [Address::Name(name.clone())].into_iter().chain(tokens).collect();
+                let (address, arrived) = self.take_kept(addresses, *message)?;
+                self.expect(&address, &arrived, &HookDecision::Rejected, coverage)?;
                 coverage.record(Situation::RejectedWhenKept);
             }
             Event::HookClosed { op } => {
                 self.close(*op);
-                if let (Some(arrived), Some(name)) = (self.taken.remove(op), self.names.get(op)) {
-                    let kept = self.kept.entry(name.clone()).or_default();
+                if let (Some(arrived), Some((name, _))) = (self.taken.remove(op), self.names.get(op)) {
+                    let kept = self.kept.entry(Address::of(name, arrived.token.as_ref())).or_default();
                     kept.push(arrived);
                     kept.sort_by_key(|kept| kept.before);
                     coverage.record(Situation::GivenBack);
                 }
             }
+            Event::TokenRequested(_)
+            | Event::TokenTaken { .. }
+            | Event::TokenClosed { .. }
+            | Event::RunContinued(_) => self.apply_token(event, coverage),
             Event::TimerFired { op } | Event::OperationCancelled { op } => self.close(*op),
             Event::CancelRequested { ends, .. } => ends.iter().for_each(|op| self.close(*op)),
             _ => {}
@@ -205,10 +275,11 @@ impl HookModel {
             Judgement::TakenBy(op) => HookDecision::TakenBy(*op),
             Judgement::Rejected(_) => HookDecision::Rejected,
         };
-        self.expect(name, &arrived, &decision, coverage)?;
+        let address = Address::of(name, arrived.token.as_ref());
+        self.expect(&address, &arrived, &decision, coverage)?;
         match decision {
-            HookDecision::NoneOpen => self.kept.entry(name.clone()).or_default().push(arrived),
-            HookDecision::TakenBy(op) => self.take(op, name, arrived),
+            HookDecision::NoneOpen => self.kept.entry(address).or_default().push(arrived),
+            HookDecision::TakenBy(op) => self.take(op, arrived, coverage),
             HookDecision::Rejected => coverage.record(Situation::RejectedOnArrival),
         }
         Ok(())
@@ -217,17 +288,18 @@ impl HookModel {
     /// Compares the decision about a payload with the open hooks.
     fn expect(
         &self,
-        name: &Arc<str>,
+        address: &Address,
         arrived: &ArrivedPayload,
         decision: &HookDecision,
         coverage: &mut Coverage,
     ) -> Result<(), String> {
         let none = BTreeSet::new();
-        let open = self.open.get(name).unwrap_or(&none);
+        let open = self.open.get(address).unwrap_or(&none);
         let mut payload_types = Vec::new();
         for op in open {
-            payload_types
-                .push((*op, payload_type_of(self.run, *op).ok_or("no workflow requested this hook")?));
+            let payload_type =
+                payload_type_of(self.run, *op).or_else(|| payload_type_of(self.copied_from, *op));
+            payload_types.push((*op, payload_type.ok_or("no workflow requested this hook")?));
         }
         let reads = |payload_type: PayloadType, is_older| payload_type.can_read(&arrived.payload, is_older);
         let taker = payload_types.iter().find(|(_, payload_type)| reads(*payload_type, self.is_older));
@@ -255,23 +327,78 @@ impl HookModel {
         Ok(())
     }
 
-    fn take(&mut self, op: OpNumber, name: &Arc<str>, arrived: ArrivedPayload) {
-        self.open.entry(name.clone()).or_default().remove(&op);
+    fn take(&mut self, op: OpNumber, arrived: ArrivedPayload, coverage: &mut Coverage) {
+        self.close(op);
+        if arrived.token.is_some() {
+            coverage.record(Situation::TakenByToken);
+        }
         self.taken.insert(op, arrived);
     }
 
-    /// Removes a payload from the kept ones: it must be the oldest of its name.
-    fn take_kept(&mut self, name: &Arc<str>, message: MessageId) -> Result<ArrivedPayload, String> {
-        let kept = self.kept.entry(name.clone()).or_default();
-        match kept.first() {
-            Some(oldest) if oldest.message == message => Ok(kept.remove(0)),
-            oldest => Err(format!("the oldest payload that is kept is {oldest:?}")),
+    /// Removes a payload from the kept ones: it must be the oldest of its name or token.
+    fn take_kept(
+        &mut self,
+        addresses: Vec<Address>,
+        message: MessageId,
+    ) -> Result<(Address, ArrivedPayload), String> {
+        for address in addresses {
+            let kept = self.kept.entry(address.clone()).or_default();
+            match kept.first() {
+                Some(oldest) if oldest.message == message => return Ok((address, kept.remove(0))),
+                _ => {}
+            }
         }
+        Err(format!("it is not the oldest payload that is kept: {:?}", self.kept))
     }
 
     fn close(&mut self, op: OpNumber) {
-        if let Some(open) = self.names.get(&op).and_then(|name| self.open.get_mut(name)) {
-            open.remove(&op);
+        for address in self.addresses(op) {
+            if let Some(open) = self.open.get_mut(&address) {
+                open.remove(&op);
+            }
+        }
+    }
+
+    /// The addresses of the payloads that a hook takes.
+    fn addresses(&self, op: OpNumber) -> Vec<Address> {
+        let Some((name, token)) = self.names.get(&op) else { return Vec::new() };
+        let by_token = token.clone().map(Address::Token);
+        by_token.into_iter().chain([Address::Name(name.clone())]).collect()
+    }
+
+    /// Applies an event of a token: what was sent to it is discarded when it is closed, unless another operation of the
+    /// run has taken it over.
+    fn apply_token(&mut self, event: &Event, coverage: &mut Coverage) {
+        match event {
+            Event::TokenRequested(requested) => {
+                self.tokens.insert(requested.op, requested.token.clone());
+                if requested.is_generated {
+                    self.held.insert(requested.token.clone(), requested.op);
+                }
+            }
+            Event::TokenTaken { op } => {
+                let Some(token) = self.tokens.get(op) else { return };
+                if self.held.insert(token.clone(), *op).is_some() {
+                    coverage.record(Situation::TokenTakenOver);
+                }
+            }
+            Event::TokenClosed { op } => {
+                let Some(token) = self.tokens.get(op) else { return };
+                if self.held.get(token).is_none_or(|holder| holder == op) {
+                    self.held.remove(token);
+                    self.kept.remove(&Address::Token(token.clone()));
+                }
+            }
+            Event::RunContinued(continued) => {
+                let carried = continued.tokens.iter().map(|carried| (carried.token.clone(), carried.op));
+                self.held = carried.collect();
+                let held = &self.held;
+                self.kept.retain(|address, _| match address {
+                    Address::Token(token) => held.contains_key(token),
+                    Address::Name(_) => true,
+                });
+            }
+            _ => {}
         }
     }
 }

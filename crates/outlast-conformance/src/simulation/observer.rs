@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use outlast_core::turn::BasedOn;
 use outlast_core::{
-    Committed, Event, Headers, KeyPolicy, MessageBody, MessageId, NewMessage, OpNumber, RunId, SessionId,
-    Start, Started, Then, Timestamp, Turn, TurnId, TurnRecord, WorldError,
+    Committed, Event, Headers, KeyPolicy, MessageBody, MessageId, NewMessage, OpNumber, RenewedWait, RunId,
+    SessionId, Start, Started, Then, Timestamp, Turn, TurnId, TurnRecord, WorldError,
 };
 
 use super::coverage::{Coverage, Situation};
@@ -121,7 +121,7 @@ pub(super) struct AcceptedMessage {
 }
 
 impl ObservedRun {
-    fn seq(&self) -> u64 {
+    pub(super) fn seq(&self) -> u64 {
         self.turns.iter().map(|turn| turn.events.len() as u64).sum()
     }
 }
@@ -142,18 +142,28 @@ impl Observer {
             }
         }
         if let Some(first) = first {
-            self.began(started.run, first);
+            self.began(started.run, vec![first]);
         }
         None
     }
 
-    /// Records the first turn of a run that is new.
-    pub(super) fn began(&mut self, run: RunId, first: TurnRecord) {
+    /// Records the first turns of a run that is new: one, or those that a fork has copied.
+    pub(super) fn began(&mut self, run: RunId, turns: Vec<TurnRecord>) {
         self.runs.entry(run).or_insert_with(|| ObservedRun {
-            turn: Some(first.id),
-            turns: vec![first],
+            turn: turns.last().map(|last| last.id),
+            turns,
             ..ObservedRun::default()
         });
+    }
+
+    /// Records that a run that had ended is open again.
+    pub(super) fn reopened(&mut self, message: &NewMessage, position: u64, at: Timestamp) -> Option<String> {
+        let observed = self.runs.entry(message.run).or_default();
+        if !std::mem::take(&mut observed.ended) {
+            return Some(format!("run {} was reopened, and had not ended", message.run));
+        }
+        observed.holder = None;
+        self.sent(message, position, at)
     }
 
     /// Records that a session got a run.
@@ -298,13 +308,18 @@ fn skipped_message(observed: &ObservedRun, turn: &Turn) -> Option<String> {
         _ => None,
     });
     let due = |wanted: OpNumber| {
-        let mut events = observed.turns.iter().flat_map(|turn| &turn.events);
-        events.find_map(|event| match event {
+        let events = observed.turns.iter().flat_map(|turn| &turn.events);
+        let renewed =
+            |renews: &[RenewedWait]| renews.iter().find(|wait| wait.op == wanted).map(|wait| wait.until);
+        let due = events.filter_map(|event| match event {
             Event::TimerStarted { op, fire_at } if *op == wanted => Some(*fire_at),
             Event::HookOpened { op, timeout_at, .. } if *op == wanted => *timeout_at,
             Event::ChildStarted(child) if child.op == wanted => child.timeout_at,
+            Event::RunRetried(retried) => renewed(&retried.renews),
+            Event::RunForked(forked) => renewed(&forked.renews),
             _ => None,
-        })
+        });
+        due.last()
     };
     let (run, id, at) = (turn.run, unread.id, unread.at);
     fired

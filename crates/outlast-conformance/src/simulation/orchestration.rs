@@ -7,6 +7,7 @@ use outlast::{Next, RunEnd};
 use serde::{Deserialize, Serialize};
 
 use super::attempt_log::StepState;
+use super::exchange::Exchange;
 use super::generate::{any_job, any_part, any_program};
 use super::program::{Job, Leaf, Program, attempt, interpret, work};
 use super::values::Text;
@@ -37,6 +38,8 @@ pub(super) enum Feature {
     Publish(u8),
     /// A child with a strategy.
     Child { program: Box<Program>, is_cascading: bool, end: ParentEnd },
+    /// A part that concerns other runs.
+    Exchange(Exchange),
 }
 
 /// Reverts a step. It fails for good if its job says so.
@@ -139,6 +142,7 @@ impl Feature {
                 let child = ctx.child(child, &**program).on_parent_end(*end).tag("kind", name);
                 format!("c{}", child.await?.0.len())
             }
+            Self::Exchange(exchange) => exchange.execute::<OLDER>(ctx).await?,
         })
     }
 }

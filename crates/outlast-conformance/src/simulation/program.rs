@@ -227,7 +227,7 @@ pub(super) const SHORT_PAUSES: &str = "haste";
 const PAUSE_DIVISOR: u64 = 20;
 
 /// A pause of a program, shortened if the run is in real time.
-fn scaled(ctx: &Context, millis: u64) -> u64 {
+pub(super) fn scaled(ctx: &Context, millis: u64) -> u64 {
     if ctx.headers().contains_key(SHORT_PAUSES) { millis / PAUSE_DIVISOR } else { millis }
 }
 

@@ -6,6 +6,7 @@ use outlast_core::{ChunkOrigin, EntryBody, Event, OpNumber, StreamEntry};
 
 use super::check::FinalRun;
 use super::coverage::{Coverage, Situation};
+use super::effective::Counting;
 use super::environment::Environment;
 use super::orchestration::STREAM;
 
@@ -39,14 +40,15 @@ pub(super) async fn check_streams(
     };
     let attempt_log = env.attempt_log.lock();
     let mut steps = BTreeSet::new();
-    for event in final_run.events() {
+    for Counting { number, event, .. } in final_run.effective() {
         if let Event::StepStarted { op, name, .. } = event
             && &**name == "stream_work"
         {
             steps.insert(*op);
         }
         let Event::StepCompleted { op, output } = event else { continue };
-        if !steps.contains(op) {
+        // A fork does not copy the streams of the other run.
+        if !steps.contains(op) || number < final_run.copied() {
             continue;
         }
         let output = output.decode::<u64>().unwrap_or_default();

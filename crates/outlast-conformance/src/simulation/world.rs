@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use outlast_core::world::Answers;
 use outlast_core::{
-    Beat, Busy, ClaimRequest, Clock, Committed, Counts, Delivered, Ended, HeartbeatDetails, HeldRun, Join,
-    Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId, Start, Started,
-    StreamWrite, StreamWritten, Timestamp, Turn, TurnRecord, Work, WorkerView, World, WorldError,
-    WorldWrapper,
+    Beat, Busy, ClaimRequest, Clock, Committed, Counts, Delivered, Ended, Fork, HeartbeatDetails, HeldRun,
+    Join, Message, MessageId, NewMessage, Page, Pruned, Reopen, Report, RunId, RunQuery, RunView, Sent,
+    SessionId, Start, Started, StoredReply, StreamWrite, StreamWritten, Timestamp, TokenHash, TokenView,
+    Turn, TurnRecord, Work, WorkerView, World, WorldError, WorldWrapper,
 };
 
 use super::clock::sleep;
@@ -223,6 +223,24 @@ impl WorldWrapper for SimulatedWorld {
             .commit_answered_at
             .extend(done.map(|(turn, _)| ((turn.id, name.clone()), elapsed)));
         answers
+    }
+
+    async fn reopen(&self, reopen: Reopen) -> Result<Sent, WorldError> {
+        let (env, node) = self.parts();
+        self.call_with_faults(Call::Reopen, move || env.clone().reopen(node.clone(), reopen.clone())).await
+    }
+
+    async fn fork(&self, fork: Fork) -> Result<Started, WorldError> {
+        let (env, node) = self.parts();
+        self.call_with_faults(Call::Fork, move || env.clone().fork(node.clone(), fork.clone())).await
+    }
+
+    async fn token(&self, hash: TokenHash) -> Result<Option<TokenView>, WorldError> {
+        self.read(move |world| async move { world.token(hash).await }).await
+    }
+
+    async fn reply(&self, run: RunId, message: MessageId) -> Result<Option<StoredReply>, WorldError> {
+        self.read(move |world| async move { world.reply(run, message).await }).await
     }
 
     async fn workers(&self) -> Result<Vec<WorkerView>, WorldError> {

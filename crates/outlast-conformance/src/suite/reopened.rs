@@ -12,6 +12,7 @@ fn new_reopen(case: &Case, run: RunId, events: u64) -> Reopen {
     let request = RetryRequest {
         from: 1,
         reopens: OpNumber(0),
+        tokens: Vec::new(),
         restarts: vec![3],
         deadline: None,
         is_forced: true,

@@ -83,6 +83,7 @@ impl ForkPlan {
         let replayed = check_replayable(&before, at)?;
         let effective = EffectiveEvents::of(&before);
         check_running(&effective)?;
+        check_begun(history, at)?;
         let (mut open, mut requested_at) = (BTreeMap::new(), BTreeMap::new());
         for (number, event) in &effective.events {
             if let Some(op) = event.op().filter(|_| event.is_decision()) {
@@ -249,6 +250,15 @@ fn check_running(effective: &EffectiveEvents<'_>) -> Result<(), ForkRefusal> {
         }
     }
     Ok(())
+}
+
+/// Refuses a fork behind the start of a run that was cancelled before its first turn: its code has not seen these events.
+fn check_begun(history: &[TurnRecord], at: u64) -> Result<(), ForkRefusal> {
+    let mut decisions = history.iter().flat_map(|turn| &turn.events).filter(|event| event.is_decision());
+    match decisions.next() {
+        Some(Event::RunCancelled { .. }) if at > 1 => Err(ForkRefusal::Ended(1)),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses a fork if an open operation is one that cannot be asked for again.

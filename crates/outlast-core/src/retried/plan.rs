@@ -34,6 +34,24 @@ pub struct RetryPlan {
     pub cancelled_children: Vec<EndedChild>,
     /// The operations whose children are started again, if they had not begun.
     pub restarts: Vec<OpNumber>,
+    /// The tokens that the run holds, or has asked for, at the cut point. A retry is refused if another run holds one.
+    pub tokens: Vec<PlannedToken>,
+}
+
+/// A token that a run holds, or has asked for, at the cut point of a retry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PlannedToken {
+    /// The operation that asked for it.
+    pub op: OpNumber,
+    /// The hook's name.
+    pub hook: Arc<str>,
+    /// The token.
+    pub token: Arc<str>,
+    /// Whether the world had answered by then.
+    pub is_taken: bool,
+    /// Whether the run has closed it since.
+    pub is_closed: bool,
 }
 
 /// An operation that is open after a retry.
@@ -129,6 +147,7 @@ impl RetryPlan {
             replay_from: replay_from(history, from),
             cancelled_children: reader.cancelled_children(from),
             restarts: Vec::new(),
+            tokens: reader.tokens_at(from),
         };
         plan.restarts = plan.cancelled_children.iter().map(|child| child.op).collect();
         plan.find_open(&reader, history);
@@ -152,7 +171,8 @@ impl RetryPlan {
     /// The request that carries out the plan.
     pub fn request(&self, deadline: Option<Timestamp>, is_forced: bool, reason: String) -> RetryRequest {
         let restarts = self.restarts.iter().map(|op| op.0).collect();
-        RetryRequest { from: self.from, reopens: self.reopens, restarts, deadline, is_forced, reason }
+        let tokens = self.tokens.iter().map(|token| token.op.0).collect();
+        RetryRequest { from: self.from, reopens: self.reopens, restarts, tokens, deadline, is_forced, reason }
     }
 
     fn find_open(&mut self, reader: &EffectiveEvents<'_>, history: &[TurnRecord]) {
@@ -240,6 +260,46 @@ impl<'a> EffectiveEvents<'a> {
             Event::CompensationStarted { .. } => *number >= from,
             _ => false,
         })
+    }
+
+    /// The tokens that the run holds, or has asked for, at the cut point.
+    fn tokens_at(&self, from: u64) -> Vec<PlannedToken> {
+        let mut tokens: BTreeMap<OpNumber, PlannedToken> = BTreeMap::new();
+        let new = |op: OpNumber, hook: &Arc<str>, token: &Arc<str>, is_taken: bool| {
+            let (hook, token) = (hook.clone(), token.clone());
+            PlannedToken { op, hook, token, is_taken, is_closed: false }
+        };
+        let (before, behind): (Vec<_>, Vec<_>) = self.events.iter().partition(|(number, _)| *number < from);
+        for (_, event) in before {
+            match event {
+                Event::TokenRequested(asked) => {
+                    let planned = new(asked.op, &asked.name, &asked.token, asked.is_generated);
+                    tokens.insert(asked.op, planned);
+                }
+                Event::TokenTaken { op } => {
+                    // An earlier operation that held it has lost it to this one.
+                    let token = tokens.get(op).map(|planned| planned.token.clone());
+                    tokens.retain(|other, planned| {
+                        other == op || !planned.is_taken || Some(&planned.token) != token.as_ref()
+                    });
+                    tokens.entry(*op).and_modify(|planned| planned.is_taken = true);
+                }
+                Event::TokenRefused { op, .. } | Event::TokenClosed { op } => drop(tokens.remove(op)),
+                Event::RunContinued(continued) => {
+                    let carried = continued.tokens.iter();
+                    tokens = carried
+                        .map(|token| (token.op, new(token.op, &token.hook, &token.token, true)))
+                        .collect();
+                }
+                _ => {}
+            }
+        }
+        for (_, event) in behind {
+            if let Event::TokenClosed { op } = event {
+                tokens.entry(*op).and_modify(|planned| planned.is_closed = true);
+            }
+        }
+        tokens.into_values().collect()
     }
 
     /// The children that the end of the run has cancelled, or a cancel behind the cut point.

@@ -159,3 +159,38 @@ fn runs_that_cannot_be_retried_say_why() {
     let text = refusal(vec![vec![started(), value, step(1)], vec![failed(1), end(1)]], Some(0));
     assert!(text.contains("it is not a step, timer, hook or child"), "{text}");
 }
+
+#[test]
+fn a_plan_lists_the_tokens_that_the_run_holds_or_has_asked_for_at_the_cut_point() {
+    let asked = |op: u64, token: &str| {
+        Event::TokenRequested(Box::new(crate::event::TokenRequested {
+            op: OpNumber(op),
+            name: "review".into(),
+            token: token.into(),
+            is_generated: false,
+            metadata: None,
+            webhook: None,
+            keep_for: None,
+        }))
+    };
+    let taken = |op: u64| Event::TokenTaken { op: OpNumber(op) };
+    let closed = |op: u64| Event::TokenClosed { op: OpNumber(op) };
+    let turns = history(vec![
+        vec![started(), asked(0, "a"), asked(1, "b"), asked(2, "a"), asked(3, "c"), step(4)],
+        vec![taken(0)],
+        // The same run takes its token over.
+        vec![taken(2)],
+        vec![taken(1), closed(1)],
+        vec![failed(4)],
+        vec![taken(3), closed(2)],
+        vec![end(4)],
+    ]);
+    let plan = RetryPlan::of(&turns, None, false).unwrap();
+    let tokens: Vec<_> = plan
+        .tokens
+        .iter()
+        .map(|token| (token.op.0, &*token.token, token.is_taken, token.is_closed))
+        .collect();
+    assert_eq!(tokens, [(2, "a", true, true), (3, "c", false, false)]);
+    assert_eq!(plan.request(None, false, String::new()).tokens, [2, 3]);
+}

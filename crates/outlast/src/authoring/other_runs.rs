@@ -3,7 +3,7 @@
 //! Each is a built-in step, which every worker has, like `ctx.fetch`. The key of the step makes it idempotent: however
 //! often it is attempted, the other run receives one message, and an ask that is attempted again gets the same reply.
 
-use std::future::Future;
+use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll};
@@ -199,12 +199,25 @@ impl<S: Send + Sync + 'static> Registry<S> {
             if let Some(timeout_us) = timeout_us {
                 call = call.timeout(Duration::from_micros(timeout_us));
             }
-            call.await.map_err(step_error)
+            unless_stopped(&cx, call).await
         });
         let join = Step::<RunId, Box<RawValue>>::new(JOIN);
         self.add_step_of(join, |cx: StepContext<S>, run: RunId| async move {
-            cx.client().handle::<Box<RawValue>>(run).output().await.map_err(step_error)
+            let client = cx.client();
+            unless_stopped(&cx, client.handle::<Box<RawValue>>(run).output()).await
         });
+    }
+}
+
+/// Waits for another run, unless the step is asked to stop: that may take as long as the other run.
+async fn unless_stopped<S: Send + Sync + 'static, T>(
+    cx: &StepContext<S>,
+    waiting: impl IntoFuture<Output = Result<T, Error>>,
+) -> Result<T, StepError> {
+    tokio::select! {
+        biased;
+        ended = waiting.into_future() => ended.map_err(step_error),
+        () = cx.cancelled() => Err(StepError::fatal("what the other run does is no longer needed")),
     }
 }
 

@@ -5,7 +5,7 @@ use std::future::IntoFuture;
 use outlast_core::limits::REASON_BYTES_MAX;
 use outlast_core::{
     Event, MessageBody, MessageId, NewMessage, OpNumber, PlannedOperation, Reopen, RetryPlan, RunId, RunView,
-    Status, Timestamp, TurnRecord, WorldError,
+    Status, Timestamp, TokenHash, TurnRecord, WorldError,
 };
 
 use super::control::Controlled;
@@ -60,7 +60,7 @@ impl Client {
     ///
     /// `NotFound` if there is no such run. `Conflict`, with the reason, if the run cannot be retried: it has not failed;
     /// its failure did not come from an operation and none is [named](RetryCall::from); its compensations have run; its
-    /// end has cancelled children that had begun; a step that is attempted at most once would be attempted again, and the
+    /// end has cancelled children that had begun; another run holds a token that it held; a step that is attempted at most once would be attempted again, and the
     /// retry is not [forced](RetryCall::force); messages that it has sent are not delivered yet; or it is a queued step.
     /// `Invalid` if its deadline has passed, `Limit` if the reason is longer than 4 KiB, `Unavailable` if the world does
     /// not respond.
@@ -180,6 +180,7 @@ impl RetryCall<'_> {
         let mut plan = plan.map_err(|refusal| refused(self.run, &refusal.to_string()))?;
         self.check_cancelled_children(&mut plan).await?;
         self.check_reopened_child(&mut plan).await?;
+        self.check_tokens(&mut plan).await?;
         Ok((plan, deadline_of(&history)))
     }
 
@@ -196,6 +197,33 @@ impl RetryCall<'_> {
         }
         let open: Vec<OpNumber> = plan.open.iter().map(|open| open.op).collect();
         plan.restarts.retain(|op| open.contains(op));
+        Ok(())
+    }
+
+    /// Refuses the retry if another run holds a token that the run would hold. Others are taken again, unless the run
+    /// still has them.
+    async fn check_tokens(&self, plan: &mut RetryPlan) -> Result<(), Error> {
+        let mut again = Vec::new();
+        for planned in std::mem::take(&mut plan.tokens) {
+            let hash = TokenHash::of(&planned.token);
+            let view = self.client.repeat(|| self.client.world.token(hash)).await?;
+            match view {
+                Some(view) if view.run != self.run && view.is_open => {
+                    let reason = format!(
+                        "its token for hook `{}` (operation {}) is taken by run {}; retry it when that run has closed the \
+                         hook or ended, or restart it",
+                        planned.hook, planned.op, view.run
+                    );
+                    return Err(refused(self.run, &reason));
+                }
+                Some(view)
+                    if (view.run, view.op) == (self.run, planned.op)
+                        && planned.is_taken
+                        && !planned.is_closed => {}
+                _ => again.push(planned),
+            }
+        }
+        plan.tokens = again;
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use outlast_core::{
 };
 
 use super::machine::Machine;
-use super::operation_table::{Op, OpKind, OperationTable, Phase};
+use super::operation_table::{Decision, Op, OpKind, OperationTable, Phase};
 use crate::error::Error;
 
 /// The end of the copied events, which a machine has not met yet.
@@ -25,6 +25,8 @@ pub(super) struct UnmetFork {
     next_op: OpNumber,
     /// The number of copied deliveries that are not replayed yet.
     deliveries_left: usize,
+    /// The number of copied decisions behind the last copied delivery.
+    last_decisions: usize,
     /// Its values before each end of copied events that is itself copied: the other run is a fork.
     copied_ends: Vec<usize>,
     /// The result of the workflow, if it returned after the last of them.
@@ -40,18 +42,19 @@ impl UnmetFork {
         let copied = numbered
             .filter(|(number, _)| *number < origin.at && !is_skipped(&history.skips, *number))
             .map(|(_, event)| event);
-        let (mut next_op, mut deliveries_left) = (history.begin.next_op, 0);
+        let (mut next_op, mut deliveries_left, mut last_decisions) = (history.begin.next_op, 0, 0);
         let mut ends = Vec::new();
         for event in copied {
             if matches!(event, Event::RunForked(_)) {
                 ends.push(deliveries_left);
             }
             deliveries_left += usize::from(!event.is_decision() && !is_patch(event));
+            last_decisions = if event.is_decision() { last_decisions + 1 } else { 0 };
             next_op = next_op.max(OpNumber(event.op().map_or(0, |op| op.0 + 1)));
         }
         let copied_ends = ends.into_iter().map(|before| deliveries_left - before).collect();
         let (origin, returned) = (origin.clone(), None);
-        Some(Box::new(Self { origin, next_op, deliveries_left, copied_ends, returned }))
+        Some(Box::new(Self { origin, next_op, deliveries_left, last_decisions, copied_ends, returned }))
     }
 }
 
@@ -106,6 +109,12 @@ impl Machine {
             }
             _ => Some(result),
         }
+    }
+
+    /// Takes the decisions of the poll in which the workflow returned, while its result is withheld.
+    pub(super) fn take_withheld_decisions(&mut self, requested: &mut Vec<Event>) {
+        let copied = self.fork.as_ref().map_or(0, |fork| fork.last_decisions);
+        self.state.table.lock().take_withheld_decisions(requested, copied);
     }
 
     /// Applies the recorded end of the copied events, in a replay, and appends what the workflow decides because of it.
@@ -174,7 +183,9 @@ impl OperationTable {
         let copied = |op: OpNumber| op < forked.next_op;
         let open = |(op, slot): (OpNumber, &Op)| matches!(slot.phase, Phase::Open).then_some(op);
         let open: BTreeSet<OpNumber> = self.ops.iter().filter_map(open).filter(|op| copied(*op)).collect();
-        self.children.retain(|op, _| !copied(*op) || open.contains(op));
+        // Not the open operations: a run that compensates is restored without those of its children.
+        let is_started = |op: &OpNumber| forked.restarts.iter().any(|restarted| restarted.op == *op);
+        self.children.retain(|op, _| !copied(*op) || is_started(op));
         self.adoption = None;
         self.is_at_fork = false;
         self.forget_copied_compensations(forked);
@@ -182,6 +193,27 @@ impl OperationTable {
         self.set_restarted_runs(&forked.restarts);
         forked.renews.iter().for_each(|wait| self.renew_wait(wait));
         self.disturb_loops();
+    }
+
+    /// Takes the recorded values and patches of the poll in which the workflow returned, before its result is known to
+    /// count: a fork withholds it. `copied` is the number of decisions that the fork has copied of this poll. If they are
+    /// more, what the workflow dropped is among them. The others stay.
+    pub(super) fn take_withheld_decisions(&mut self, requested: &mut Vec<Event>, copied: usize) {
+        let is_recorded = |decision: &Decision| matches!(decision, Decision::Recorded(_));
+        let recorded = self.decisions.iter().filter(|decision| is_recorded(decision)).count();
+        let has_drops = copied > requested.len() + recorded;
+        for decision in std::mem::take(&mut self.decisions) {
+            match decision {
+                Decision::Recorded(event) => requested.push(event),
+                Decision::Dropped(event) if has_drops => {
+                    if let Event::TokenClosed { op } = event {
+                        self.free_closed_token(op);
+                    }
+                    requested.push(event);
+                }
+                left => self.decisions.push(left),
+            }
+        }
     }
 
     /// New ids for the runs of copied operations that are open: queued steps and children.

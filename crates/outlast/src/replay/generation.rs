@@ -31,7 +31,10 @@ impl Machine {
         result: Result<Payload, Error>,
         requested: &mut Vec<Event>,
     ) -> Result<bool, Stuck> {
-        let Some(result) = self.withhold(result) else { return Ok(false) };
+        let Some(result) = self.withhold(result) else {
+            self.take_withheld_decisions(requested);
+            return Ok(false);
+        };
         match self.next_input(result) {
             Ok(next) => self.continue_as(next, requested),
             Err(result) => {

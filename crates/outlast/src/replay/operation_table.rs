@@ -81,7 +81,7 @@ pub(super) struct OperationTable {
     /// The times at which open timers, timeouts and retries are due.
     pub(super) due: BTreeSet<(Timestamp, OpNumber)>,
     /// The decisions of the workflow since the engine last took them, in order.
-    decisions: Vec<Decision>,
+    pub(super) decisions: Vec<Decision>,
     pub(super) hooks: Hooks,
     /// The children that have not ended; their operations may have been dropped.
     pub(super) children: Children,
@@ -115,7 +115,7 @@ pub(super) struct OperationTable {
     pub(super) misused: Option<Box<Stuck>>,
 }
 
-enum Decision {
+pub(super) enum Decision {
     Created(OpNumber),
     /// An operation that was dropped or cancelled.
     Dropped(Event),

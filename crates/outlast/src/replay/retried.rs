@@ -40,12 +40,14 @@ impl Machine {
         let adoptable = self.adoptable(retry);
         let mut table = self.state.table.lock();
         table.set_event_number(events.len());
-        let RetryRequest { from, reopens, restarts, deadline, reason, .. } = &*retry.request;
+        let RetryRequest { from, reopens, restarts, tokens, deadline, reason, .. } = &*retry.request;
+        // What is recorded again has ended.
+        let ended: Vec<_> = retry.again.iter().filter_map(|(_, event)| ended_step(event)).collect();
         let retried = RunRetried {
             from: *from,
             reopens: *reopens,
             next_op: retry.next_op,
-            restarts: table.runs_to_restart(restarts),
+            restarts: table.runs_to_restart(restarts, &ended),
             renews: table.renewed_waits(),
             adoptable,
             deadline: *deadline,
@@ -60,6 +62,7 @@ impl Machine {
         self.apply(&event, events)?;
         let mut table = self.state.table.lock();
         restarts.iter().for_each(|restarted| table.start_again(restarted.op));
+        tokens.iter().for_each(|op| table.take_again(OpNumber(*op)));
         drop(table);
         for delivery in retry.again.iter().flat_map(|(at, event)| deliveries(event, *at)) {
             self.deliver(delivery, events)?;
@@ -143,11 +146,11 @@ impl OperationTable {
         self.adoption.as_ref().and_then(|adoption| adoption.adopted.get(&op).copied()).unwrap_or(op)
     }
 
-    /// The runs that are started again, with their new ids: those of open queued steps, and the children of these
-    /// operations.
-    fn runs_to_restart(&self, children: &[u64]) -> Vec<RestartedRun> {
+    /// The runs that are started again, with their new ids: those of open queued steps except the `ended` ones, and the
+    /// children of these operations.
+    fn runs_to_restart(&self, children: &[u64], ended: &[OpNumber]) -> Vec<RestartedRun> {
         self.new_runs(|op, slot| match &slot.kind {
-            OpKind::Step(step) => step.queued.is_some(),
+            OpKind::Step(step) => step.queued.is_some() && !ended.contains(&op),
             OpKind::Child(_) => children.contains(&op.0),
             _ => false,
         })
@@ -234,6 +237,14 @@ impl OperationTable {
             self.due.remove(&(before, op));
         }
         self.due.insert((until, op));
+    }
+}
+
+/// The step that ends with an event.
+fn ended_step(event: &Event) -> Option<OpNumber> {
+    match event {
+        Event::StepCompleted { op, .. } | Event::StepFailed { op, .. } => Some(*op),
+        _ => None,
     }
 }
 

@@ -29,8 +29,11 @@ impl OperationTable {
         if !shielded.is_empty() {
             let _ = writeln!(text, "shielded {shielded:?}");
         }
+        // Not what the ledger knows of other steps: that depends on whether it existed when they were requested.
         if let Some(ledger) = &self.compensations {
-            let _ = writeln!(text, "compensations {:?}", ledger.compensations);
+            for entry in ledger.compensations.iter() {
+                let _ = writeln!(text, "compensation {entry:?}");
+            }
         }
         if !self.tags.is_empty() {
             let _ = writeln!(text, "tags {:?}", self.tags);

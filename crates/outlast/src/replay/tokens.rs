@@ -139,6 +139,30 @@ impl OperationTable {
         Some(Event::TokenRequested(Box::new(requested)))
     }
 
+    /// Takes a token again after a retry: one that the run holds, or that it has asked for without an answer. Nothing is
+    /// known any more of what an earlier generation has published with it.
+    pub(super) fn take_again(&mut self, op: OpNumber) {
+        let is_open = self.is_open(op) && self.is_token(op);
+        let requested = match self.ops.get(op).map(|slot| &slot.kind) {
+            Some(OpKind::Token(requested)) => Some((
+                requested.name.clone(),
+                requested.token.clone(),
+                requested.keep_for,
+                requested.metadata.clone().and_then(Result::ok),
+                requested.webhook.clone(),
+            )),
+            _ => None,
+        };
+        let held = || {
+            let held = self.tokens.as_ref()?.held.get(&op)?;
+            Some((held.name.clone(), held.token.clone(), held.keep_for, None, None))
+        };
+        let Some((hook, token, keep_for, metadata, webhook)) = requested.or_else(held) else { return };
+        let hash = TokenHash::of(&token);
+        let new = NewToken { hash, op, hook, metadata, webhook, keep_for, notify: is_open };
+        self.pending_outbox().tokens.taken.push(new);
+    }
+
     /// Replaces the parameters of a request with the recorded ones.
     pub(super) fn apply_recorded_token(&mut self, recorded: &TokenRequested) {
         let Some(Op { kind: OpKind::Token(token), .. }) = self.ops.get_mut(recorded.op) else { return };

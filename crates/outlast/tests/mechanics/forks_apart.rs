@@ -17,6 +17,9 @@ on_every_world! {
     a_fork_is_retried_only_from_what_it_did_itself,
     a_terminated_fork_leaves_the_other_runs_children_alone,
     a_fork_that_is_terminated_before_it_began_undoes_nothing,
+    a_fork_that_compensates_awaits_its_own_children_after_a_crash,
+    a_cut_in_the_poll_in_which_the_workflow_returns_keeps_what_it_recorded,
+    a_run_that_was_cancelled_before_its_first_turn_is_forked_at_its_start,
 }
 
 #[step]
@@ -64,6 +67,68 @@ async fn a_result_in_the_last_copied_poll_depends_on_what_is_the_forks(engine: T
     let end = event(&engine, given.id(), "run_completed", 0).await;
     let again = fork(given.fork().at(end)).await;
     assert_eq!(again.output().await.unwrap(), "three");
+}
+
+async fn a_fork_that_compensates_awaits_its_own_children_after_a_crash(engine: TestEngine) {
+    #[workflow]
+    async fn nap(ctx: Context) -> Result<(), Error> {
+        ctx.sleep("1s").await
+    }
+    #[workflow]
+    async fn parent(ctx: Context) -> Result<String, Error> {
+        let child = ctx.child(nap, ()).on_parent_end(ParentEnd::Wait);
+        ctx.hook::<u32>("go").await?;
+        ctx.step(work, "two".to_owned()).undo(undo).await?;
+        drop(child);
+        Err(Error::msg("no"))
+    }
+    // No worker has the code of the child, so that it does not begin.
+    let worker = engine.worker((parent, work, undo)).await;
+    let run = engine.client.start(parent, ()).await.unwrap();
+    engine.wait_for_history(run.id(), |history| history.contains("hook_opened")).await;
+    let events = engine.turns(run.id()).await.iter().map(|turn| turn.events.len() as u64).sum();
+    let copy = fork(run.fork().at(events)).await;
+    engine.send(copy.id(), "go", 1).await;
+    engine.wait_for_history(copy.id(), |history| history.contains("run_compensating")).await;
+    engine.crash(worker);
+    let _worker = engine.worker((parent, work, undo)).await;
+    engine.advance("1m").await;
+    engine.settle().await;
+    let history = engine.history(copy.id()).await;
+    assert!(!history.contains("compensation_started"), "its child has not ended: {history}");
+    let _other = engine.worker((parent, nap, work, undo)).await;
+    engine.wait_for_status(copy.id(), Status::Failed).await;
+    assert_eq!(engine.steps.count("undid two"), 1);
+}
+
+async fn a_cut_in_the_poll_in_which_the_workflow_returns_keeps_what_it_recorded(engine: TestEngine) {
+    #[workflow]
+    async fn measured(ctx: Context) -> Result<u32, Error> {
+        let first = ctx.record("first", || 3u32)?;
+        Ok(first * ctx.record("second", || 5u32)?)
+    }
+    let _worker = engine.worker(measured).await;
+    let run = engine.client.start(measured, ()).await.unwrap();
+    assert_eq!(run.output().await.unwrap(), 15);
+    for at in 1..=3 {
+        assert_eq!(fork(run.fork().at(at)).await.output().await.unwrap(), 15, "at {at}");
+    }
+    let other = fork(run.fork().with_output(OpNumber(0), &4)).await;
+    assert_eq!(other.output().await.unwrap(), 20);
+}
+
+async fn a_run_that_was_cancelled_before_its_first_turn_is_forked_at_its_start(engine: TestEngine) {
+    #[workflow]
+    async fn quick(ctx: Context) -> Result<u32, Error> {
+        ctx.record("number", || 7u32)
+    }
+    let run = engine.client.start(quick, ()).await.unwrap();
+    engine.client.cancel(run.id(), "not needed").await.unwrap();
+    let _worker = engine.worker(quick).await;
+    engine.wait_for_status(run.id(), Status::Cancelled).await;
+    let reason = refusal(&engine, run.id(), 2).await;
+    assert!(reason.contains("it had ended with event 1; fork at event 1"), "{reason}");
+    assert_eq!(fork(run.fork().at(1)).await.output().await.unwrap(), 7);
 }
 
 #[workflow]

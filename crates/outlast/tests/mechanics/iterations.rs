@@ -29,6 +29,7 @@ on_every_world! {
     a_loop_that_awaits_nothing_makes_the_run_stuck,
     views_mark_skipped_iterations,
     a_loop_that_was_renamed_is_diverged,
+    settling_compensations_in_an_iteration_is_no_divergence,
 }
 
 async fn ends(engine: &TestEngine, run: RunId) -> Vec<IterationEnded> {
@@ -630,4 +631,22 @@ async fn a_loop_that_was_renamed_is_diverged(engine: TestEngine) {
     assert_eq!(stuck.reason, StuckReason::Diverged);
     let expected = "history has loop `count`, code asked for loop `total`";
     assert!(stuck.message.contains(expected), "{}", stuck.message);
+}
+
+async fn settling_compensations_in_an_iteration_is_no_divergence(engine: TestEngine) {
+    #[workflow]
+    async fn settling(ctx: Context) -> Result<u32, Error> {
+        ctx.iterate("rounds", 0u32, |ctx: Context, round: u32| async move {
+            ctx.keep();
+            ctx.hook::<u32>("go").await?;
+            Ok(if round < 1 { Next::Again(round + 1) } else { Next::Done(round) })
+        })
+        .await
+    }
+    let _worker = engine.worker(settling).await;
+    let run = engine.client.start(settling, ()).await.unwrap();
+    engine.send(run.id(), "go", 1).await;
+    engine.settle().await;
+    engine.send(run.id(), "go", 2).await;
+    assert_eq!(run.output().await.unwrap(), 1);
 }

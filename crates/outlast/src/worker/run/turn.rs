@@ -234,6 +234,11 @@ impl LiveRun<'_> {
 
     /// Delivers one fact to the machine.
     fn deliver(&mut self, draft: &mut Draft, fact: Fact) -> Result<(), Stuck> {
+        let is_read = matches!(fact.kind, FactKind::Message(_) | FactKind::Timer(_) | FactKind::Deadline);
+        if is_read && self.machine.ended().is_some() {
+            // What comes after the end stays unread: a retry delivers it.
+            return Ok(());
+        }
         match &fact.kind {
             FactKind::Message(message) => {
                 draft.consumed = draft.consumed.max(message.position);
