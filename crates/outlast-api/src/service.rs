@@ -22,6 +22,7 @@ mod operations;
 mod timeline;
 
 mod streams;
+mod tokens;
 
 mod schedule_changes;
 mod schedules;
@@ -49,6 +50,7 @@ pub use schedules::preview_schedule;
 pub use start::StartedJson;
 pub use streams::{StreamFollower, StreamFrame};
 pub use timeline::{MomentKind, RunMoment, RunTimeline};
+pub use tokens::body_without_tokens;
 
 use audit::AuditState;
 use failures::FailureGroups;

@@ -8,17 +8,16 @@ use axum::extract::{ConnectInfo, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http_body_util::BodyExt;
 use outlast::core::Clock;
-use outlast::core::event::hidden_tokens::without_generated_tokens;
 use outlast::{RunId, SystemClock, TraceContext};
-use outlast_api::{Caller, Problem, ProblemCode, Role};
+use outlast_api::{Action, Caller, Problem, ProblemCode, Role, body_without_tokens};
 use tracing::{Instrument, Span};
 
 use crate::access::origin::{check_host, check_origin};
 use crate::access::{AccessMode, bearer, local, refuse_key_in_address};
+use crate::audit::AuditedRequest;
 use crate::extract::{By, PathOf};
-use crate::reply::ProblemReply;
+use crate::reply::{ProblemReply, Reply};
 use crate::routes::{RequiredRole, RouteInfo, TimeLimit};
 use crate::state::{AppState, ServerState};
 
@@ -50,14 +49,16 @@ pub(crate) async fn enforce(state: AppState, route: RouteInfo, request: Request,
 async fn answer(state: &AppState, route: &RouteInfo, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let target = target_of(&mut parts, route).await;
-    let (mut audited, mut stored, mut hides_tokens) = (None, None, false);
+    let mut hides_tokens = false;
+    let mut action = None;
     match state.admit(&parts, route).await {
         Ok(Some(caller)) => {
-            match state.audit_intent(&mut parts, route, &caller).await {
-                Ok(intent) => stored = intent,
+            let stored = match state.audit_intent(&mut parts, route, &caller).await {
+                Ok(intent) => intent,
                 Err(problem) => return ProblemReply::from(problem).into_response(),
-            }
-            audited = route.action.map(|action| (action, caller.actor.clone()));
+            };
+            let actor = caller.actor.clone();
+            action = route.action.map(|action| AdmittedAction { action, actor, target: target.clone(), stored });
             hides_tokens = !caller.role.includes(Role::Operate);
             parts.extensions.insert(By(caller));
         }
@@ -81,24 +82,58 @@ async fn answer(state: &AppState, route: &RouteInfo, request: Request, next: Nex
         TimeLimit::Wait => WAIT_TIME,
         TimeLimit::Stream => return shown(answer.await, hides_tokens),
     };
-    match tokio::time::timeout(time, answer).await {
-        Ok(response) => {
-            if let Some(stored) = stored {
-                let record = stored.answered_with(&response);
-                state.service.audit_outcome(record).await;
-            }
-            if let Some((action, actor)) = audited {
-                let status = response.status().as_u16();
-                let acted_on = response.extensions().get::<ActedOn>().map(|ActedOn(run)| run.to_string());
-                let on = acted_on.or(target);
-                tracing::info!(target: AUDIT, %action, actor, route = route.path, on, status, "an action was answered");
-            }
-            shown(response, hides_tokens)
-        }
-        Err(_) => {
+    let answer = async move {
+        let answered = tokio::time::timeout(time, answer).await;
+        answered.map_err(|_| {
             let detail = "the request took too long; whether it took effect is not known";
-            ProblemReply::new(ProblemCode::Unavailable, detail).into_response()
-        }
+            ProblemReply::new(ProblemCode::Unavailable, detail)
+        })
+    };
+    let answered = match action {
+        None => answer.await,
+        Some(action) => action.perform(state.clone(), route.path, answer).await,
+    };
+    match answered {
+        Ok(response) => shown(response, hides_tokens),
+        Err(refused) => refused.into_response(),
+    }
+}
+
+/// An action that its caller may do.
+struct AdmittedAction {
+    action: Action,
+    actor: String,
+    /// The run or schedule that the path names.
+    target: Option<String>,
+    /// The intention, if the action is audited.
+    stored: Option<AuditedRequest>,
+}
+
+impl AdmittedAction {
+    /// Does it, and stores what became of it. It is completed even if the caller closes the connection: otherwise the audit
+    /// would not have its outcome.
+    async fn perform(
+        self,
+        state: AppState,
+        route: &'static str,
+        answer: impl Future<Output = Reply> + Send + 'static,
+    ) -> Reply {
+        let performed = async move {
+            let Self { action, actor, target, stored } = self;
+            let response = answer.await?;
+            if let Some(stored) = stored {
+                state.service.audit_outcome(stored.answered_with(&response)).await;
+            }
+            let status = response.status().as_u16();
+            let acted_on = response.extensions().get::<ActedOn>().map(|ActedOn(run)| run.to_string());
+            let on = acted_on.or(target);
+            tracing::info!(target: AUDIT, %action, actor, route, on, status, "an action was answered");
+            Ok(response)
+        };
+        tokio::spawn(performed.in_current_span()).await.unwrap_or_else(|error| {
+            tracing::error!(%error, route, "an action has panicked");
+            Err(ProblemReply::new(ProblemCode::Internal, "the action failed; the log of the server says why"))
+        })
     }
 }
 
@@ -109,20 +144,9 @@ async fn target_of(parts: &mut Parts, route: &RouteInfo) -> Option<String> {
     path.text("id").ok().map(str::to_owned)
 }
 
-/// A response as its caller may see it: without generated tokens for those who may not send to hooks. A workflow may put
-/// them anywhere, for example a URL into the input of a step. Each frame of the body contains whole values.
+/// A response as its caller may see it: without generated tokens for those who may not send to hooks.
 fn shown(response: Response, hides_tokens: bool) -> Response {
-    if !hides_tokens {
-        return response;
-    }
-    response.map(|body| {
-        Body::new(body.map_frame(|frame| {
-            frame.map_data(|data| match without_generated_tokens(&data) {
-                Some(changed) => changed.into(),
-                None => data,
-            })
-        }))
-    })
+    if hides_tokens { response.map(|body| Body::new(body_without_tokens(body))) } else { response }
 }
 
 /// Why a request is not answered, and who made it, if that is known.
