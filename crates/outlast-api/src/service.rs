@@ -11,6 +11,7 @@ mod fork;
 mod hooks;
 mod list;
 mod output;
+mod prune;
 mod queues;
 mod resolve;
 mod retry;

@@ -11,7 +11,9 @@ use axum::http::Method;
 use axum::http::header::LOCATION;
 use axum::middleware::Next;
 use axum::response::Response;
-use outlast_api::{Action, AuditJson, AuditOutcome, Caller, DidWhat, NewAudit, Problem, ProblemCode, QueryReader};
+use outlast_api::{
+    Action, AuditJson, AuditOutcome, Caller, DidWhat, NewAudit, Problem, ProblemCode, QueryReader,
+};
 use outlast_core::RunId;
 use outlast_core::limits::PAYLOAD_BYTES_MAX;
 

@@ -58,7 +58,8 @@ async fn answer(state: &AppState, route: &RouteInfo, request: Request, next: Nex
                 Err(problem) => return ProblemReply::from(problem).into_response(),
             };
             let actor = caller.actor.clone();
-            action = route.action.map(|action| AdmittedAction { action, actor, target: target.clone(), stored });
+            action =
+                route.action.map(|action| AdmittedAction { action, actor, target: target.clone(), stored });
             hides_tokens = !caller.role.includes(Role::Operate);
             parts.extensions.insert(By(caller));
         }
@@ -252,6 +253,9 @@ mod tests {
     use axum::middleware::from_fn;
     use axum::routing::post;
     use outlast::Client;
+    use outlast_api::{AuditFilter, AuditOutcome};
+    use std::sync::Arc;
+    use tokio::sync::Notify;
     use tower::ServiceExt;
 
     use super::*;
@@ -271,6 +275,38 @@ mod tests {
         route.time = time;
         let layer = from_fn(move |request, next| enforce(state.clone(), route.clone(), request, next));
         Router::new().route("/slow", post(never).layer(layer))
+    }
+
+    /// Otherwise a caller could hide what it did, and fill the audit with intentions.
+    #[tokio::test]
+    async fn an_action_is_completed_and_recorded_when_its_caller_has_gone() {
+        let state = ServerState::new(Client::new(outlast::open("memory:").await.unwrap()), Config::local());
+        let mut routes = route_table().into_iter();
+        let route = routes.find(|route| route.action == Some(Action::Cancel)).unwrap();
+        let (begun, answered) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let handler = {
+            let (begun, answered) = (begun.clone(), answered.clone());
+            move || async move {
+                begun.notify_one();
+                answered.notified().await;
+                "done"
+            }
+        };
+        let with = state.clone();
+        let layer = from_fn(move |request, next| enforce(with.clone(), route.clone(), request, next));
+        let app = Router::new().route("/cancel", post(handler).layer(layer));
+        let peer = ConnectInfo(SocketAddr::from(([127, 0, 0, 1], 50_000)));
+        let request = Request::post("/cancel").header("host", "localhost").extension(peer);
+        let call = tokio::spawn(app.oneshot(request.body(Body::empty()).unwrap()));
+        begun.notified().await;
+        call.abort();
+        assert!(call.await.unwrap_err().is_cancelled());
+        answered.notify_one();
+        let record = async || state.service.audit(&AuditFilter::default()).await.unwrap().items.remove(0);
+        while record().await.outcome == AuditOutcome::Intended {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(record().await.outcome, AuditOutcome::Done);
     }
 
     /// In virtual time, which advances while everything waits.

@@ -375,8 +375,7 @@ mod tests {
     fn requests_that_change_nothing_are_stored_at_a_bounded_rate_for_each_actor() {
         let mut state = AuditState::default();
         let at = |minutes: i64| Timestamp::from_micros(minutes * 60_000_000);
-        let mut stored =
-            |actor: &str, now| (0..1_000).filter(|_| state.takes_unchanged(actor, now)).count();
+        let mut stored = |actor: &str, now| (0..1_000).filter(|_| state.takes_unchanged(actor, now)).count();
         assert_eq!((stored("ada", at(0)), stored("ada", at(0)), stored("ada", at(10))), (500, 0, 10));
         assert_eq!(stored("grace", at(10)), 500, "one actor does not use up what another has");
         assert_eq!(stored("ada", at(100_000)), 500);

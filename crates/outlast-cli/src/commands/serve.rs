@@ -25,6 +25,8 @@ pub(super) struct ServerPlan {
     pub(super) allowed_hosts: Vec<String>,
     /// The secrets of webhooks with their names; without it requests to webhooks are not accepted.
     pub(super) webhooks: Option<Vec<(String, String)>>,
+    pub(super) has_api: bool,
+    pub(super) has_metrics: bool,
 }
 
 impl ServerPlan {
@@ -36,6 +38,8 @@ impl ServerPlan {
             is_read_only: false,
             allowed_hosts: Vec::new(),
             webhooks: Some(Vec::new()),
+            has_api: true,
+            has_metrics: true,
         }
     }
 
@@ -51,6 +55,8 @@ impl ServerPlan {
             }
             None => config.without_webhooks(),
         };
+        config = if self.has_api { config } else { config.without_api() };
+        config = if self.has_metrics { config } else { config.without_metrics() };
         if self.is_read_only { config.read_only() } else { config }
     }
 }
@@ -76,7 +82,10 @@ pub(super) async fn serve(context: &CommandContext, args: &ServeArgs) -> Result<
             if plan.pages.is_some() {
                 context.console.message(format!("dashboard  http://{address}/"));
             }
-            context.console.message(format!("api        http://{address}/api"));
+            match plan.has_api {
+                true => context.console.message(format!("api        http://{address}/api")),
+                false => context.console.message(format!("probes     http://{address}/readyz")),
+            }
             socket
         }
     };
@@ -142,7 +151,16 @@ fn plan(args: &ServeArgs) -> Result<ServerPlan, CommandError> {
         secrets.extend(of_name.into_iter().map(|secret| (name.to_owned(), secret)));
     }
     let webhooks = (!args.no_webhooks).then_some(secrets);
-    Ok(ServerPlan { callers, pages, is_read_only: args.read_only, allowed_hosts, webhooks })
+    let (has_api, has_metrics) = (!args.no_api, !args.no_metrics);
+    Ok(ServerPlan {
+        callers,
+        pages,
+        is_read_only: args.read_only,
+        allowed_hosts,
+        webhooks,
+        has_api,
+        has_metrics,
+    })
 }
 
 /// Who may call.
@@ -207,6 +225,8 @@ mod tests {
             identity_role: outlast_api::Role::Read,
             environment: None,
             no_dashboard: false,
+            no_api: false,
+            no_metrics: false,
             allow_host: Vec::new(),
             base_url: None,
             read_only: false,

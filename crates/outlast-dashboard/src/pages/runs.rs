@@ -2,8 +2,11 @@
 
 use axum::extract::State;
 use maud::{Markup, html};
-use outlast_api::{Action, CountsJson, ItemPage, Problem, QueryPairs, RunFilter, RunFlag, RunJson};
-use outlast_core::Status;
+use outlast_api::{
+    Action, CountsJson, ItemPage, Problem, QueryPairs, RunFilter, RunFlag, RunJson, StatsPointJson,
+    StatsQuery,
+};
+use outlast_core::{Status, Timestamp};
 
 use super::problem::{Answer, OnSite};
 use crate::actions::{BULK_ACTIONS, is_supported, selected_actions};
@@ -13,7 +16,11 @@ use crate::ui::badge::{look, run_badge, shown_status};
 use crate::ui::layout::Page;
 use crate::ui::note::note;
 use crate::ui::parts::{ago, empty, icon, pager, run_link, took};
+use crate::ui::pictures::sparkline;
 use crate::ui::words;
+
+/// The columns of the chart.
+const MINUTE_MICROS: i64 = 60_000_000;
 
 /// The statuses of runs that have not ended.
 const OPEN: [Status; 4] = [Status::Pending, Status::Running, Status::Waiting, Status::Stuck];
@@ -32,6 +39,7 @@ pub(crate) async fn show(State(app): State<App>, site: Site) -> Answer {
         div.title {
             h1 { "Runs" }
             div.space {}
+            (last_hour(&app))
             @if site.may(Action::Start) { a.button.primary href=(site.href("/runs/new")) { (icon(&site, "start")) "Start run" } }
         }
         (list.counts_bar(&site))
@@ -43,6 +51,28 @@ pub(crate) async fn show(State(app): State<App>, site: Site) -> Answer {
         page = page.live(site.href(&format!("/runs/live?{}", list.filter.to_query())));
     }
     Ok(page.response(&site))
+}
+
+/// How many runs have ended in each minute of the last hour, once the server knows it.
+fn last_hour(app: &AppState) -> Markup {
+    let ended = |point: &StatsPointJson| point.completed + point.failed + point.cancelled;
+    let minute = |time: Timestamp| time.as_micros().div_euclid(MINUTE_MICROS);
+    let points = app.service.stats(StatsQuery::default()).items;
+    let Some(newest) = points.last() else { return html! {} };
+    let mut minutes = [0; 60];
+    for point in &points {
+        let age = usize::try_from(minute(newest.at.0) - minute(point.at.0)).ok();
+        if let Some(column) = age.and_then(|age| minutes.len().checked_sub(age + 1)) {
+            minutes[column] = ended(point);
+        }
+    }
+    let all = words::counted(minutes.iter().sum(), "run");
+    html! {
+        figure.last-hour {
+            (sparkline(&minutes, "running", &format!("{all} ended in the last hour, by minute")))
+            figcaption { b { (all) } " ended in the last hour" }
+        }
+    }
 }
 
 /// A page of the list, with what its rows show.

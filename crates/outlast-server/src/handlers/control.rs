@@ -147,7 +147,7 @@ pub(crate) async fn stop_bulk(
 
 pub(crate) async fn prune(State(state): State<AppState>, JsonBody(request): JsonBody<PruneRequest>) -> Reply {
     let pruned = state.service.prune(&request).await?;
-    if pruned.deleted == 0 { unchanged(&pruned) } else { ok(&pruned) }
+    if request.dry_run || pruned.deleted == 0 { unchanged(&pruned) } else { ok(&pruned) }
 }
 
 /// The body of a request that has no fields.

@@ -198,7 +198,8 @@ impl ListState {
         let mut found = Found::new();
         self.is_unavailable = false;
         let known = std::mem::take(&mut self.shown);
-        found.extend(read.counts.clone().filter(|_| read.counts != known.counts).map(|json| ("counts", json)));
+        found
+            .extend(read.counts.clone().filter(|_| read.counts != known.counts).map(|json| ("counts", json)));
         let gone_run = |run: &RunId| ("gone", json(&GoneJson { id: *run }));
         found.extend(differences(&known.runs, &read.runs, "run", gone_run));
         let gone_worker =

@@ -172,7 +172,18 @@ fn history_schema(path: &str, schemas: &mut Schemas) -> RouteSchema {
             live(&["hello", "chunk", "restarted", "done", "reset", "bye"]).query(CHUNKS)
         }
         "/api/live" => {
-            let names = &["hello", "counts", "run", "gone", "worker", "worker_gone", "reset", "bye"];
+            let names = &[
+                "hello",
+                "counts",
+                "run",
+                "gone",
+                "worker",
+                "worker_gone",
+                "queue",
+                "queue_gone",
+                "reset",
+                "bye",
+            ];
             live(names).query(LIVE)
         }
         _ => new(),
