@@ -6,6 +6,7 @@ use outlast_api::{
     Action, CountsJson, ItemPage, Problem, QueryPairs, RunFilter, RunFlag, RunJson, StatsPointJson,
     StatsQuery,
 };
+use outlast_core::queue::BUILT_IN_PREFIX;
 use outlast_core::{Status, Timestamp};
 
 use super::problem::{Answer, OnSite};
@@ -39,7 +40,7 @@ pub(crate) async fn show(State(app): State<App>, site: Site) -> Answer {
         div.title {
             h1 { "Runs" }
             div.space {}
-            (last_hour(&app))
+            (last_hour(&app, &site))
             @if site.may(Action::Start) { a.button.primary href=(site.href("/runs/new")) { (icon(&site, "start")) "Start run" } }
         }
         (list.counts_bar(&site))
@@ -53,24 +54,27 @@ pub(crate) async fn show(State(app): State<App>, site: Site) -> Answer {
     Ok(page.response(&site))
 }
 
-/// How many runs have ended in each minute of the last hour, once the server knows it.
-fn last_hour(app: &AppState) -> Markup {
+/// How many runs have ended in each minute of the last hour, or since this process counts them.
+pub(crate) fn last_hour(app: &AppState, site: &Site) -> Markup {
     let ended = |point: &StatsPointJson| point.completed + point.failed + point.cancelled;
     let minute = |time: Timestamp| time.as_micros().div_euclid(MINUTE_MICROS);
-    let points = app.service.stats(StatsQuery::default()).items;
-    let Some(newest) = points.last() else { return html! {} };
+    let stats = app.service.stats(StatsQuery::default());
     let mut minutes = [0; 60];
-    for point in &points {
-        let age = usize::try_from(minute(newest.at.0) - minute(point.at.0)).ok();
+    for point in &stats.items {
+        let age = usize::try_from(minute(site.now) - minute(point.at.0)).ok();
         if let Some(column) = age.and_then(|age| minutes.len().checked_sub(age + 1)) {
             minutes[column] = ended(point);
         }
     }
+    let known = stats.since.map(|since| site.now.since(since.0)).unwrap_or_default();
+    let span = if known >= StatsQuery::default().window { "hour".to_owned() } else { words::rough(known) };
     let all = words::counted(minutes.iter().sum(), "run");
     html! {
-        figure.last-hour {
-            (sparkline(&minutes, "running", &format!("{all} ended in the last hour, by minute")))
-            figcaption { b { (all) } " ended in the last hour" }
+        figure.last-hour #last-hour {
+            @if minutes.iter().any(|ended| *ended > 0) {
+                (sparkline(&minutes, "running", &format!("{all} ended in the last {span}, by minute")))
+                figcaption { b { (all) } " ended in the last " (span) }
+            }
         }
     }
 }
@@ -311,7 +315,11 @@ fn row(site: &Site, run: &RunJson, rows: Rows) -> Markup {
             td.c-status { (run_badge(site, run)) }
             td.c-run { (run_link(site, run.id)) }
             td.clip.c-workflow title=(run.workflow) { span.strong { (run.workflow) } " " span.muted { "v" (run.version) } }
-            td.clip.c-key title=[run.key.as_ref()] { @if let Some(key) = &run.key { (key) } @else { span.muted { "–" } } }
+            td.clip.c-key title=[run.key.as_ref()] {
+                // Keys of the engine say nothing to people.
+                @if let Some(key) = run.key.as_ref().filter(|key| !key.starts_with(BUILT_IN_PREFIX)) { (key) }
+                @else { span.muted { "–" } }
+            }
             td.n.c-started { (ago(site, run.created_at)) }
             td.n.c-took { (took(site, run.created_at, run.ended_at)) }
             td.clip.note { (note(site, run)) }

@@ -251,7 +251,7 @@ async fn at_most_128_requests_wait_and_a_stopping_server_answers_them() {
 
 #[tokio::test]
 async fn the_api_and_metrics_can_be_switched_off() {
-    let all = ["/api/runs", "/api/live", "/openapi.json", "/metrics", "/livez", "/readyz"];
+    let all = ["/api/runs", "/api/me", "/openapi.json", "/metrics", "/livez", "/readyz"];
     let statuses = async |config: Config| {
         let api = api(config).await;
         let mut statuses = Vec::new();
