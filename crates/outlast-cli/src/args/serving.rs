@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use outlast_api::Role;
 
+use crate::commands::BasePath;
+
 /// A server for development.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DevArgs {
@@ -49,6 +51,9 @@ pub(crate) struct ServeArgs {
     /// The address under which people reach the server
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
+    /// The path below which people reach the server, such as /ops/outlast; the proxy may remove it or pass it on
+    #[arg(long, value_name = "PATH")]
+    pub(crate) base_path: Option<BasePath>,
     /// The name of the environment, which every page of the dashboard shows
     #[arg(long, value_name = "NAME")]
     pub(crate) environment: Option<String>,

@@ -1,5 +1,6 @@
 //! `serve`: serves the HTTP API and the dashboard of a world.
 
+mod base_path;
 mod listen;
 mod site;
 
@@ -12,6 +13,7 @@ use super::signals::stop_signal;
 use crate::args::ServeArgs;
 use crate::connect::{open_existing, world_url};
 use crate::exit::{CommandError, Exit};
+pub(crate) use base_path::BasePath;
 pub(super) use listen::{OpenSocket, bind};
 pub(super) use site::{Callers, PageOptions};
 
@@ -27,6 +29,7 @@ pub(super) struct ServerPlan {
     pub(super) webhooks: Option<Vec<(String, String)>>,
     pub(super) has_api: bool,
     pub(super) has_metrics: bool,
+    pub(super) base_path: Option<BasePath>,
 }
 
 impl ServerPlan {
@@ -40,6 +43,7 @@ impl ServerPlan {
             webhooks: Some(Vec::new()),
             has_api: true,
             has_metrics: true,
+            base_path: None,
         }
     }
 
@@ -79,6 +83,7 @@ pub(super) async fn serve(context: &CommandContext, args: &ServeArgs) -> Result<
         }
         None => {
             let (socket, address) = OpenSocket::tcp(args.listen).await?;
+            let address = format!("{address}{}", plan.base_path.as_ref().map_or("", BasePath::as_str));
             if plan.pages.is_some() {
                 context.console.message(format!("dashboard  http://{address}/"));
             }
@@ -108,6 +113,10 @@ pub(super) async fn serve_until_signal(
     let app = match plan.pages {
         Some(options) => site::site(client, config, plan.callers, options),
         None => router(client, config),
+    };
+    let app = match plan.base_path {
+        Some(path) => path.below(app),
+        None => app,
     };
     let stop = async {
         stop_signal().await;
@@ -160,6 +169,7 @@ fn plan(args: &ServeArgs) -> Result<ServerPlan, CommandError> {
         webhooks,
         has_api,
         has_metrics,
+        base_path: args.base_path.clone(),
     })
 }
 
@@ -229,6 +239,7 @@ mod tests {
             no_metrics: false,
             allow_host: Vec::new(),
             base_url: None,
+            base_path: None,
             read_only: false,
             webhook_secret_file: Vec::new(),
             no_webhooks: false,

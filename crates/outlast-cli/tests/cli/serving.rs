@@ -125,6 +125,29 @@ fn parts_of_a_server_are_switched_off() {
     assert_eq!(statuses(&probes_only, "/readyz\n"), [404, 404, 404, 200]);
 }
 
+/// A proxy that removes the path, and one that does not.
+#[test]
+fn a_server_below_a_path_has_it_in_its_links() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = ServerProcess::serve(folder.path(), &["--insecure-no-auth", "--base-path", "/ops/outlast"]);
+    assert!(server.lines.contains("/ops/outlast/api\n"), "{}", server.lines);
+    for path in ["/", "/ops/outlast", "/ops/outlast/"] {
+        assert_eq!(server.get(path, "").header("location"), "/ops/outlast/runs", "{path}");
+    }
+    for path in ["/runs", "/ops/outlast/runs"] {
+        let page = server.get(path, "");
+        assert_eq!(page.status, 200, "{path}");
+        assert!(page.body.contains("href=\"/ops/outlast/failures\""), "{path}: {}", page.body);
+    }
+    for path in ["/openapi.json", "/ops/outlast/openapi.json"] {
+        assert!(server.get(path, "").body.contains("{\"url\":\"/ops/outlast\"}"), "{path}");
+    }
+    assert_eq!(server.get("/ops/outlast/api/runs?limit=1", "").status, 200);
+    drop(server);
+    let wrong = program(folder.path(), &["serve", "--base-path", "ops"], &[WORLD]).output().unwrap();
+    assert_eq!(wrong.status.code(), Some(2));
+}
+
 #[cfg(unix)]
 #[test]
 fn dev_opens_the_dashboard_in_a_browser() {

@@ -2,13 +2,11 @@
 
 use axum::extract::State;
 use maud::{Markup, html};
-use outlast_api::{
-    Action, CountsJson, ItemPage, Problem, QueryPairs, RunFilter, RunFlag, RunJson, StatsPointJson,
-    StatsQuery,
-};
+use outlast_api::{Action, CountsJson, ItemPage, Problem, QueryPairs, RunFilter, RunFlag, RunJson};
+use outlast_core::Status;
 use outlast_core::queue::BUILT_IN_PREFIX;
-use outlast_core::{Status, Timestamp};
 
+use super::last_hour::last_hour;
 use super::problem::{Answer, OnSite};
 use crate::actions::{BULK_ACTIONS, is_supported, selected_actions};
 use crate::app::{App, AppState};
@@ -17,11 +15,7 @@ use crate::ui::badge::{look, run_badge, shown_status};
 use crate::ui::layout::Page;
 use crate::ui::note::note;
 use crate::ui::parts::{ago, empty, icon, pager, run_link, took};
-use crate::ui::pictures::sparkline;
 use crate::ui::words;
-
-/// The columns of the chart.
-const MINUTE_MICROS: i64 = 60_000_000;
 
 /// The statuses of runs that have not ended.
 const OPEN: [Status; 4] = [Status::Pending, Status::Running, Status::Waiting, Status::Stuck];
@@ -52,31 +46,6 @@ pub(crate) async fn show(State(app): State<App>, site: Site) -> Answer {
         page = page.live(site.href(&format!("/runs/live?{}", list.filter.to_query())));
     }
     Ok(page.response(&site))
-}
-
-/// How many runs have ended in each minute of the last hour, or since this process counts them.
-pub(crate) fn last_hour(app: &AppState, site: &Site) -> Markup {
-    let ended = |point: &StatsPointJson| point.completed + point.failed + point.cancelled;
-    let minute = |time: Timestamp| time.as_micros().div_euclid(MINUTE_MICROS);
-    let stats = app.service.stats(StatsQuery::default());
-    let mut minutes = [0; 60];
-    for point in &stats.items {
-        let age = usize::try_from(minute(site.now) - minute(point.at.0)).ok();
-        if let Some(column) = age.and_then(|age| minutes.len().checked_sub(age + 1)) {
-            minutes[column] = ended(point);
-        }
-    }
-    let known = stats.since.map(|since| site.now.since(since.0)).unwrap_or_default();
-    let span = if known >= StatsQuery::default().window { "hour".to_owned() } else { words::rough(known) };
-    let all = words::counted(minutes.iter().sum(), "run");
-    html! {
-        figure.last-hour #last-hour {
-            @if minutes.iter().any(|ended| *ended > 0) {
-                (sparkline(&minutes, "running", &format!("{all} ended in the last {span}, by minute")))
-                figcaption { b { (all) } " ended in the last " (span) }
-            }
-        }
-    }
 }
 
 /// A page of the list, with what its rows show.

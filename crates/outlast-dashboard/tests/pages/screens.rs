@@ -74,6 +74,7 @@ async fn a_list_shows_what_runs_wait_for_and_failed_with() {
     }
     let failures = shop.get("/failures").await.body;
     assert!(failures.contains("charge") && failures.contains("card_declined"));
+    assert!(failures.contains("action=retry&amp;run=") && failures.contains("Retry 1 run"), "{failures}");
     assert!(shop.get("/hooks").await.body.contains("decision"));
 }
 
