@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use outlast::core::Clock;
 use outlast::{RunId, SystemClock, TraceContext};
 use outlast_api::{Action, Caller, Problem, ProblemCode, Role, body_without_tokens};
+use tokio::sync::oneshot;
 use tracing::{Instrument, Span};
 
 use crate::access::origin::{check_host, check_origin};
@@ -26,6 +27,9 @@ const ORDINARY_TIME: Duration = Duration::from_secs(30);
 
 /// The time of a request that waits for the end of a run: a minute, and the time to answer.
 const WAIT_TIME: Duration = Duration::from_secs(70);
+
+/// The time that an action has to complete after its caller has closed the connection.
+const CALLER_GONE_TIME: Duration = Duration::from_secs(5);
 
 /// The target of log lines about actions: who did what, and how it was answered.
 const AUDIT: &str = "outlast_audit";
@@ -111,17 +115,25 @@ struct AdmittedAction {
 }
 
 impl AdmittedAction {
-    /// Does it, and stores what became of it. It is completed even if the caller closes the connection: otherwise the audit
-    /// would not have its outcome.
+    /// Does it, and stores what became of it, also if the caller closes the connection meanwhile: otherwise the audit would
+    /// not have its outcome. What waits for a run, such as for a reply, then stops after [`CALLER_GONE_TIME`].
     async fn perform(
         self,
         state: AppState,
         route: &'static str,
         answer: impl Future<Output = Reply> + Send + 'static,
     ) -> Reply {
+        // Dropped with the request.
+        let (caller, caller_has_gone) = oneshot::channel::<()>();
         let performed = async move {
             let Self { action, actor, target, stored } = self;
-            let response = answer.await?;
+            let response = tokio::select! {
+                biased;
+                answered = answer => answered?,
+                () = some_time_after(caller_has_gone) => {
+                    return Err(ProblemReply::new(ProblemCode::Unavailable, "the caller has gone"));
+                }
+            };
             if let Some(stored) = stored {
                 state.service.audit_outcome(stored.answered_with(&response)).await;
             }
@@ -131,11 +143,19 @@ impl AdmittedAction {
             tracing::info!(target: AUDIT, %action, actor, route, on, status, "an action was answered");
             Ok(response)
         };
-        tokio::spawn(performed.in_current_span()).await.unwrap_or_else(|error| {
+        let answered = tokio::spawn(performed.in_current_span()).await;
+        drop(caller);
+        answered.unwrap_or_else(|error| {
             tracing::error!(%error, route, "an action has panicked");
             Err(ProblemReply::new(ProblemCode::Internal, "the action failed; the log of the server says why"))
         })
     }
+}
+
+/// Completes [`CALLER_GONE_TIME`] after the sender was dropped.
+async fn some_time_after(caller_has_gone: oneshot::Receiver<()>) {
+    let _ = caller_has_gone.await;
+    let _ = tokio::time::timeout(CALLER_GONE_TIME, std::future::pending::<()>()).await;
 }
 
 /// The run or schedule that the path of an action names. The whole path is not for logs: it may contain a token.
@@ -307,6 +327,17 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(record().await.outcome, AuditOutcome::Done);
+    }
+
+    /// In virtual time. Nobody can keep many requests waiting that are not connected any more.
+    #[tokio::test(start_paused = true)]
+    async fn an_action_that_waits_ends_soon_after_its_caller_has_gone() {
+        let began = tokio::time::Instant::now();
+        let (caller, caller_has_gone) = oneshot::channel::<()>();
+        let ended = tokio::spawn(some_time_after(caller_has_gone));
+        drop(caller);
+        ended.await.unwrap();
+        assert_eq!(began.elapsed().as_secs(), CALLER_GONE_TIME.as_secs());
     }
 
     /// In virtual time, which advances while everything waits.
