@@ -19,6 +19,8 @@ pub enum AuditOutcome {
     Intended,
     /// It was done.
     Done,
+    /// There was nothing to do: it was so already, or the request only asked what would be done.
+    Unchanged,
     /// It was refused because of its caller.
     Refused,
     /// It was not done, or not completely: the code says why.
@@ -30,13 +32,14 @@ pub enum AuditOutcome {
 
 impl AuditOutcome {
     /// All that a filter may ask for.
-    pub const ALL: [Self; 4] = [Self::Intended, Self::Done, Self::Refused, Self::Failed];
+    pub const ALL: [Self; 5] = [Self::Intended, Self::Done, Self::Unchanged, Self::Refused, Self::Failed];
 
     /// The name of the outcome.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Intended => "intended",
             Self::Done => "done",
+            Self::Unchanged => "unchanged",
             Self::Refused => "refused",
             Self::Failed => "failed",
             Self::Unreadable => "unreadable",
@@ -55,7 +58,9 @@ impl std::str::FromStr for AuditOutcome {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|outcome| outcome.as_str() == text);
-        found.ok_or_else(|| format!("`{text}` is not an outcome; expected intended, done, refused or failed"))
+        found.ok_or_else(|| {
+            format!("`{text}` is not an outcome; expected intended, done, unchanged, refused or failed")
+        })
     }
 }
 

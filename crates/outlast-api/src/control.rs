@@ -69,14 +69,20 @@ pub struct PruneRequest {
     /// The time.
     #[cfg_attr(feature = "openapi", schema(value_type = String, format = "date-time"))]
     pub ended_before: Rfc3339,
+    /// Only count the runs.
+    #[serde(default)]
+    pub dry_run: bool,
 }
 
 /// The result of a prune.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PrunedJson {
-    /// The number of runs that were deleted.
+    /// The number of runs that were deleted. In a dry run that would be, counted to 10,000.
     pub deleted: u64,
+    /// Whether a dry run has stopped to count: there are more.
+    #[serde(default)]
+    pub more: bool,
 }
 
 /// The result of a call that controls a run.

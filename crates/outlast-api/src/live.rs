@@ -73,13 +73,15 @@ pub enum LiveTopic {
     Counts,
     /// The first page of a list of runs: `run`, `gone`.
     Runs,
-    /// The joined workers: `worker`.
+    /// The joined workers: `worker`, `worker_gone`.
     Workers,
+    /// The queues: `queue`, `queue_gone`.
+    Queues,
 }
 
 impl LiveTopic {
     /// All topics.
-    pub const ALL: [Self; 3] = [Self::Counts, Self::Runs, Self::Workers];
+    pub const ALL: [Self; 4] = [Self::Counts, Self::Runs, Self::Workers, Self::Queues];
 
     /// The name in queries.
     pub const fn as_str(self) -> &'static str {
@@ -87,6 +89,7 @@ impl LiveTopic {
             Self::Counts => "counts",
             Self::Runs => "runs",
             Self::Workers => "workers",
+            Self::Queues => "queues",
         }
     }
 }
@@ -102,7 +105,7 @@ impl FromStr for LiveTopic {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|topic| topic.as_str() == text);
-        found.ok_or_else(|| format!("`{text}` is not a topic; expected counts, runs or workers"))
+        found.ok_or_else(|| format!("`{text}` is not a topic; expected counts, runs, workers or queues"))
     }
 }
 

@@ -11,6 +11,7 @@ mod fork;
 mod hooks;
 mod list;
 mod output;
+mod prune;
 mod queues;
 mod resolve;
 mod retry;
@@ -22,6 +23,7 @@ mod operations;
 mod timeline;
 
 mod streams;
+mod tokens;
 
 mod schedule_changes;
 mod schedules;
@@ -49,6 +51,7 @@ pub use schedules::preview_schedule;
 pub use start::StartedJson;
 pub use streams::{StreamFollower, StreamFrame};
 pub use timeline::{MomentKind, RunMoment, RunTimeline};
+pub use tokens::body_without_tokens;
 
 use audit::AuditState;
 use failures::FailureGroups;

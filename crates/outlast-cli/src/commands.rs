@@ -53,6 +53,7 @@ use crate::output::Console;
 use crate::surface::Surface;
 
 pub(crate) use self::dispatch::dispatch;
+pub(crate) use self::serve::BasePath;
 
 /// What every command knows.
 pub(crate) struct CommandContext {

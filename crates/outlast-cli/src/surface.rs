@@ -4,27 +4,19 @@ mod connection;
 mod direct;
 mod http_body;
 mod remote;
+mod types;
 
 use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use outlast::{RunId, Worker};
-use outlast_api::{
-    AuditFilter, AuditJson, BackfillRequest, BackfilledJson, BatchJson, BatchRequest, BulkJson, BulkPreview,
-    BulkRequest, BulkStopRequest, CancelRequest, ChildrenJson, ChunkFilter, ChunkListJson, ControlledJson,
-    CountsJson, EventFilter, EventJson, ExplanationJson, FailureDetailJson, FailureFilter, FailureListJson,
-    FiringJson, ForkPlanJson, ForkRequest, HookFilter, ItemPage, OpenHookJson, OperationFilter,
-    OperationJson, OutputJson, PageRequest, PauseRequest, Problem, PruneRequest, PrunedJson, QueueDetailJson,
-    QueueListJson, ResolveJson, RestartRequest, RetryRunRequest, RunFilter, RunJson, ScheduleControlledJson,
-    ScheduleDefinition, ScheduleFilter, ScheduleJson, SchedulePauseRequest, SchedulesControlledJson,
-    SchedulesRequest, SendRequest, SentJson, StartRequest, StartedJson, StateJson, StreamListJson,
-    TerminateRequest, WakeRequest, WorkerListJson, WorkflowDetailJson, WorkflowListJson, WorldJson,
-};
+use outlast_api::{CancelRequest, PauseRequest, RetryRunRequest, TerminateRequest, WakeRequest};
 
 pub use self::connection::RemoteError;
 pub use self::direct::Direct;
 pub use self::remote::Remote;
+use self::types::*;
 
 /// Everything that the commands ask for. [`Direct`] answers on a world, [`Remote`] through a server; both return the
 /// types of the HTTP API, so the output of a command does not depend on the connection.

@@ -66,21 +66,30 @@ function span(seconds) {
 }
 const rough = (s) => (s < 60 ? `${Math.floor(s)} s` : s < 3600 ? `${Math.floor(s / 60)} min` : s < 86400 ? `${Math.floor(s / 3600)} h` : `${Math.floor(s / 86400)} d`);
 const set = (element, text) => { if (element.textContent !== text) element.textContent = text; };
-const full = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-const timeOfDay = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
-const dayAndTime = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "numeric", minute: "2-digit" });
-const short = (at, now) => (new Date(at).toDateString() === new Date(now).toDateString() ? timeOfDay : dayAndTime).format(at);
+// How times are shown is a choice of the browser: relative, local or utc.
+const times = localStorage.getItem("outlast-times") ?? "relative";
+const zone = times === "utc" ? { timeZone: "UTC" } : {};
+const format = (options) => new Intl.DateTimeFormat(undefined, { ...zone, ...options });
+const full = format({ dateStyle: "medium", timeStyle: "medium" });
+const withOffset = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+const timeOfDay = format({ timeStyle: "medium" });
+const dayAndTime = format({ month: "short", day: "numeric", hour: "numeric", minute: "2-digit" });
+const day = format({ dateStyle: "short" });
+const short = (at, now) => (day.format(at) === day.format(now) ? timeOfDay : dayAndTime).format(at);
 const relative = (s) => (Math.abs(s) < 1 ? "now" : s < 0 ? `in ${rough(-s)}` : `${rough(s)} ago`);
 function tick(from = document) {
   const now = Date.now();
   for (const time of $$("time[datetime]", from)) {
     const at = Date.parse(time.dateTime);
     const seconds = (now - at) / 1000;
-    if (time.hasAttribute("data-ago")) set(time, relative(seconds));
+    if (time.hasAttribute("data-ago")) set(time, times === "relative" ? relative(seconds) : short(at, now));
     else if (time.hasAttribute("data-since")) set(time, span(Math.max(0, seconds)));
     else if (time.hasAttribute("data-at")) set(time, full.format(at));
     else if (time.hasAttribute("data-short")) set(time, short(at, now));
-    if (time.title && !time.title.includes("\n")) time.title = `${full.format(at)}\n${time.title}`;
+    // The title has all three: local with its offset, UTC from the server, and relative.
+    if (!time.title) continue;
+    const title = `${withOffset.format(at)}\n${time.title.split("\n").at(-2) ?? time.title}\n${relative(seconds)}`;
+    if (time.title !== title) time.title = title;
   }
 }
 tick();
@@ -247,6 +256,11 @@ document.addEventListener("submit", (event) => {
 addEventListener("pageshow", () => { for (const form of $$("form[data-sent]")) { delete form.dataset.sent; for (const button of $$("button", form)) button.removeAttribute("aria-busy"); } });
 
 // Keys. No key acts on a run.
+const choice = $("[data-times]");
+if (choice) {
+  choice.value = times;
+  choice.addEventListener("change", () => { localStorage.setItem("outlast-times", choice.value); location.reload(); });
+}
 const keys = $("[data-keys]");
 if (keys) {
   keys.checked = localStorage.getItem("outlast-keys") !== "off";

@@ -7,9 +7,7 @@ use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
-use http_body_util::BodyExt;
-use outlast_api::{Caller, Problem, ProblemCode, Role};
-use outlast_core::event::hidden_tokens::without_generated_tokens;
+use outlast_api::{Caller, Problem, ProblemCode, Role, body_without_tokens};
 
 use crate::app::App;
 use crate::audit;
@@ -68,13 +66,15 @@ pub(crate) async fn admit(State(app): State<App>, mut request: Request, next: Ne
                     with_session(&app, session, request, next).await
                 }
             };
-            if hides_tokens { hide_tokens(response) } else { response }
+            // Those who may not send to hooks do not see tokens.
+            if hides_tokens { response.map(|body| Body::new(body_without_tokens(body))) } else { response }
         }
         Err(problem) => {
             let site = Site::of_stranger(&app, &request);
             let record = known.and_then(|caller| audit::refusal(&app, &caller, &request, &problem));
             if let Some(record) = record {
-                app.service.audit_refusal(record).await;
+                // A failure is logged. The request is refused in any case.
+                let _ = app.service.audit_unchanged(record).await;
             }
             problem_response(&site, &problem)
         }
@@ -88,19 +88,6 @@ fn caller_of_application(app: &App, request: &Request) -> Result<Caller, Problem
     }
     request.extensions().get::<Caller>().cloned().ok_or_else(|| {
         Problem::new(ProblemCode::Unauthenticated, "the application has not let this request through")
-    })
-}
-
-/// A response without generated tokens, for those who may not send to hooks. A workflow may put them anywhere, for example a
-/// URL into the input of a step. Each frame of the body contains whole values.
-fn hide_tokens(response: Response) -> Response {
-    response.map(|body| {
-        Body::new(body.map_frame(|frame| {
-            frame.map_data(|data| match without_generated_tokens(&data) {
-                Some(changed) => changed.into(),
-                None => data,
-            })
-        }))
     })
 }
 

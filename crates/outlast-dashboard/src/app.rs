@@ -1,6 +1,7 @@
 //! What all handlers share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -37,6 +38,29 @@ impl AppState {
         let secret_loaded = OnceCell::new_with(config.secret.map(|_| ()));
         Self { service, config, assets, secret, hub, logins, secret_loaded }
     }
+}
+
+/// The time between the first two samples of the numbers of runs, so that the chart of a new process begins soon.
+const FIRST_SAMPLES: Duration = Duration::from_secs(5);
+
+/// Samples the numbers of runs for the chart of the list, until the pages are dropped. Pages that are made outside of a
+/// runtime have no chart.
+pub(crate) fn sample_stats(app: &App) {
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+    let app = Arc::downgrade(app);
+    runtime.spawn(async move {
+        let mut pause = FIRST_SAMPLES;
+        // The state is not kept while the task sleeps.
+        while let Some(app) = app.upgrade() {
+            if let Err(problem) = app.service.sample().await {
+                tracing::debug!(problem = problem.detail, "the runs cannot be counted");
+            }
+            let clock = app.service.client().world().clock();
+            drop(app);
+            let _ = clock.sleep_until(clock.now().plus(pause)).await;
+            pause = Service::SAMPLE_EVERY;
+        }
+    });
 }
 
 /// A layer: before the first request is answered, the secret of the world is read. While the world does not respond, this

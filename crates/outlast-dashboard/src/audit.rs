@@ -8,13 +8,16 @@ use std::net::SocketAddr;
 use axum::body::{Body, to_bytes};
 use axum::extract::{ConnectInfo, Request};
 use axum::http::Method;
+use axum::http::header::LOCATION;
 use axum::middleware::Next;
 use axum::response::Response;
-use outlast_api::{Action, AuditJson, AuditOutcome, Caller, NewAudit, Problem, ProblemCode, QueryReader};
+use outlast_api::{
+    Action, AuditJson, AuditOutcome, Caller, DidWhat, NewAudit, Problem, ProblemCode, QueryReader,
+};
 use outlast_core::RunId;
 use outlast_core::limits::PAYLOAD_BYTES_MAX;
 
-use crate::actions::{CONTROLS, SCHEDULE_CONTROLS};
+use crate::actions::{CONTROLS, SCHEDULE_CONTROLS, word_of};
 use crate::app::App;
 use crate::pages::problem::problem_response;
 use crate::site::Site;
@@ -127,6 +130,7 @@ pub(crate) async fn run(app: &App, request: Request, next: Next) -> Response {
     let response = next.run(Request::from_parts(parts, Body::from(body))).await;
     let status = response.status().as_u16();
     let outcome = match status {
+        300..=399 if has_changed_nothing(&response) => AuditOutcome::Unchanged,
         300..=399 => AuditOutcome::Done,
         200..=299 if target.answers_with_page => AuditOutcome::Done,
         403 => AuditOutcome::Refused,
@@ -139,17 +143,25 @@ pub(crate) async fn run(app: &App, request: Request, next: Next) -> Response {
     response
 }
 
+/// Whether the page that a form leads to says that there was nothing to do.
+fn has_changed_nothing(response: &Response) -> bool {
+    let target = response.headers().get(LOCATION).and_then(|target| target.to_str().ok()).unwrap_or_default();
+    let nothing = [DidWhat::Already, DidWhat::Nothing].map(word_of);
+    target.rsplit_once("?did=").is_some_and(|(_, did)| nothing.contains(&did))
+}
+
 /// The record of a known caller who was refused; `None` if it is not stored.
 pub(crate) fn refusal(app: &App, caller: &Caller, request: &Request, problem: &Problem) -> Option<NewAudit> {
     if !is_audited(app, request) || !problem.is(ProblemCode::Forbidden) {
         return None;
     }
     let mut record = FormTarget::of_path(request.uri().path()).record(app, caller, request);
+    record.outcome = AuditOutcome::Refused;
     (record.status, record.code) = (Some(problem.status), Some(problem.code.clone()));
     Some(record)
 }
 
-/// Stores that somebody logs in or out. Nobody logs in if this fails.
+/// Stores that somebody logs in or out, unless the same person did it very often. Nobody logs in if this fails.
 pub(crate) async fn session(
     app: &App,
     caller: &Caller,
@@ -162,7 +174,7 @@ pub(crate) async fn session(
     let mut record =
         app.service.new_audit(caller, action, if action == "log_in" { "/login" } else { "/logout" });
     (record.outcome, record.address) = (AuditOutcome::Done, address);
-    app.service.audit_intent(record).await.map(drop)
+    app.service.audit_unchanged(record).await
 }
 
 fn reason(form: &[u8]) -> Option<String> {

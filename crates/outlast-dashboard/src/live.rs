@@ -26,6 +26,7 @@ use crate::actions::bulk_body;
 use crate::app::App;
 use crate::config::Admission;
 use crate::login::LoginSession;
+use crate::pages::last_hour::last_hour;
 use crate::pages::problem::{Answer, OnSite, Refusal};
 use crate::pages::run::{RunParts, RunQueryPart, run_id};
 use crate::pages::runs::RunList;
@@ -67,7 +68,8 @@ pub(crate) async fn runs(
             let mut site = site;
             site.now = app.service.now().0;
             let list = RunList::read(&app, filter).await?;
-            let parts = [("counts", list.counts_bar(&site)), ("runs", list.table(&site))];
+            let chart = ("last-hour", last_hour(&app, &site));
+            let parts = [chart, ("counts", list.counts_bar(&site)), ("runs", list.table(&site))];
             Ok(Snapshot { parts: rendered(parts), rev: site.now.as_micros(), is_last: false })
         }
     };

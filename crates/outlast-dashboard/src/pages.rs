@@ -1,5 +1,6 @@
 //! The pages.
 
+pub(crate) mod last_hour;
 pub(crate) mod problem;
 pub(crate) mod queues;
 

@@ -8,7 +8,7 @@ use axum::response::Redirect;
 use axum::routing::get;
 use outlast_api::Service;
 
-use crate::app::{App, AppState, load_secret};
+use crate::app::{App, AppState, load_secret, sample_stats};
 use crate::config::DashboardConfig;
 use crate::pages::{
     audit, failures, fleet, hooks, problem, queues, run, run_tabs, runs, schedules, search, settings,
@@ -47,6 +47,7 @@ const LIVE_SCREENS: [&str; 5] = ["failures", "hooks", "all-queues", "workers", "
 /// `into_make_service_with_connect_info::<SocketAddr>()`.
 pub fn router(service: Service, config: DashboardConfig) -> Router {
     let app = Arc::new(AppState::new(service, config));
+    sample_stats(&app);
     let mut pages = Router::new()
         .route("/", get(async |site: Site| Redirect::to(&site.href("/runs"))))
         .route("/runs", get(runs::show))

@@ -50,6 +50,7 @@ impl AuditedRequest {
         record.code = problem.map(|problem| problem.code.clone());
         record.reason = reason.0.get().cloned();
         record.outcome = match status {
+            200..=399 if response.extensions().get::<NothingChanged>().is_some() => AuditOutcome::Unchanged,
             200..=399 => AuditOutcome::Done,
             403 => AuditOutcome::Refused,
             // Whether it took effect is not known.
@@ -59,6 +60,11 @@ impl AuditedRequest {
         record
     }
 }
+
+/// Says, as an extension of a response, that the request has changed nothing: it was so already, or it only asked what
+/// would be done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NothingChanged;
 
 impl ServerState {
     /// Stores that a caller is about to do something. `None` for requests that are not audited.
@@ -93,7 +99,9 @@ impl ServerState {
         }
         let mut record = self.audit_record(parts, route, caller).await;
         (record.status, record.code) = (Some(problem.status), Some(problem.code.clone()));
-        self.service.audit_refusal(record).await;
+        record.outcome = AuditOutcome::Refused;
+        // A failure is logged. The request is refused in any case.
+        let _ = self.service.audit_unchanged(record).await;
     }
 
     /// The record of a request. It has the template of the path and the names in it, except for tokens.

@@ -1,5 +1,7 @@
 //! Bodies of requests: JSON, with a limit for size and depth.
 
+use std::time::Duration;
+
 use axum::extract::{FromRequest, Request};
 use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
@@ -17,6 +19,10 @@ const BODY_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + 64 * 1024;
 
 /// The deepest nesting: that of a payload, in an object, in an array, in an object.
 const BODY_DEPTH_MAX: usize = PAYLOAD_DEPTH_MAX + 4;
+
+/// The time in which a body must arrive: less than a request may take, so that a request whose body is slow is known to have
+/// done nothing.
+const BODY_TIME: Duration = Duration::from_secs(25);
 
 /// A JSON body.
 #[derive(Debug)]
@@ -52,7 +58,11 @@ async fn read(request: Request) -> Result<Bytes, Problem> {
         return Err(too_large());
     }
     let reason = request.extensions().get::<GivenReason>().cloned();
-    match Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await {
+    let collected = Limited::new(request.into_body(), BODY_BYTES_MAX).collect();
+    let Ok(collected) = tokio::time::timeout(BODY_TIME, collected).await else {
+        return Err(Problem::field("", "the body cannot be read: it did not arrive in time"));
+    };
+    match collected {
         Ok(body) => {
             let bytes = body.to_bytes();
             if let Some(reason) = reason {

@@ -1,5 +1,6 @@
 //! Settings of the router.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use outlast::webhook::WebhookSecrets;
@@ -7,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::keys::AccessKeys;
 use crate::access::{Access, AccessMode};
+use crate::routes::RouteGroup;
 
 /// Settings of the [router](crate::router). There is no default: say who may call it.
 #[derive(Clone, Debug)]
@@ -14,7 +16,8 @@ pub struct Config {
     pub(crate) access: AccessMode,
     pub(crate) is_read_only: bool,
     pub(crate) allowed_hosts: Vec<String>,
-    pub(crate) has_webhooks: bool,
+    /// The routes that do not exist.
+    pub(crate) off: BTreeSet<RouteGroup>,
     pub(crate) webhook_secrets: WebhookSecrets,
     pub(crate) shutdown: CancellationToken,
 }
@@ -45,7 +48,7 @@ impl Config {
             access,
             is_read_only: false,
             allowed_hosts: Vec::new(),
-            has_webhooks: true,
+            off: BTreeSet::new(),
             webhook_secrets: WebhookSecrets::new(),
             shutdown: CancellationToken::new(),
         }
@@ -77,7 +80,22 @@ impl Config {
     /// Does not accept requests to webhooks: the routes below `/webhooks` do not exist.
     #[must_use]
     pub fn without_webhooks(mut self) -> Self {
-        self.has_webhooks = false;
+        self.off.insert(RouteGroup::Webhooks);
+        self
+    }
+
+    /// Does not answer requests of programs: the routes below `/api` and the description of the API do not exist. For a server
+    /// that has only webhooks, probes or metrics, or whose people use only the dashboard.
+    #[must_use]
+    pub fn without_api(mut self) -> Self {
+        self.off.insert(RouteGroup::Api);
+        self
+    }
+
+    /// Does not serve `/metrics`.
+    #[must_use]
+    pub fn without_metrics(mut self) -> Self {
+        self.off.insert(RouteGroup::Metrics);
         self
     }
 

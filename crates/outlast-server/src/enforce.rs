@@ -8,17 +8,17 @@ use axum::extract::{ConnectInfo, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http_body_util::BodyExt;
 use outlast::core::Clock;
-use outlast::core::event::hidden_tokens::without_generated_tokens;
 use outlast::{RunId, SystemClock, TraceContext};
-use outlast_api::{Caller, Problem, ProblemCode, Role};
+use outlast_api::{Action, Caller, Problem, ProblemCode, Role, body_without_tokens};
+use tokio::sync::oneshot;
 use tracing::{Instrument, Span};
 
 use crate::access::origin::{check_host, check_origin};
 use crate::access::{AccessMode, bearer, local, refuse_key_in_address};
+use crate::audit::AuditedRequest;
 use crate::extract::{By, PathOf};
-use crate::reply::ProblemReply;
+use crate::reply::{ProblemReply, Reply};
 use crate::routes::{RequiredRole, RouteInfo, TimeLimit};
 use crate::state::{AppState, ServerState};
 
@@ -27,6 +27,9 @@ const ORDINARY_TIME: Duration = Duration::from_secs(30);
 
 /// The time of a request that waits for the end of a run: a minute, and the time to answer.
 const WAIT_TIME: Duration = Duration::from_secs(70);
+
+/// The time that an action has to complete after its caller has closed the connection.
+const CALLER_GONE_TIME: Duration = Duration::from_secs(5);
 
 /// The target of log lines about actions: who did what, and how it was answered.
 const AUDIT: &str = "outlast_audit";
@@ -50,14 +53,17 @@ pub(crate) async fn enforce(state: AppState, route: RouteInfo, request: Request,
 async fn answer(state: &AppState, route: &RouteInfo, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let target = target_of(&mut parts, route).await;
-    let (mut audited, mut stored, mut hides_tokens) = (None, None, false);
+    let mut hides_tokens = false;
+    let mut action = None;
     match state.admit(&parts, route).await {
         Ok(Some(caller)) => {
-            match state.audit_intent(&mut parts, route, &caller).await {
-                Ok(intent) => stored = intent,
+            let stored = match state.audit_intent(&mut parts, route, &caller).await {
+                Ok(intent) => intent,
                 Err(problem) => return ProblemReply::from(problem).into_response(),
-            }
-            audited = route.action.map(|action| (action, caller.actor.clone()));
+            };
+            let actor = caller.actor.clone();
+            action =
+                route.action.map(|action| AdmittedAction { action, actor, target: target.clone(), stored });
             hides_tokens = !caller.role.includes(Role::Operate);
             parts.extensions.insert(By(caller));
         }
@@ -81,25 +87,75 @@ async fn answer(state: &AppState, route: &RouteInfo, request: Request, next: Nex
         TimeLimit::Wait => WAIT_TIME,
         TimeLimit::Stream => return shown(answer.await, hides_tokens),
     };
-    match tokio::time::timeout(time, answer).await {
-        Ok(response) => {
-            if let Some(stored) = stored {
-                let record = stored.answered_with(&response);
-                state.service.audit_outcome(record).await;
-            }
-            if let Some((action, actor)) = audited {
-                let status = response.status().as_u16();
-                let acted_on = response.extensions().get::<ActedOn>().map(|ActedOn(run)| run.to_string());
-                let on = acted_on.or(target);
-                tracing::info!(target: AUDIT, %action, actor, route = route.path, on, status, "an action was answered");
-            }
-            shown(response, hides_tokens)
-        }
-        Err(_) => {
+    let answer = async move {
+        let answered = tokio::time::timeout(time, answer).await;
+        answered.map_err(|_| {
             let detail = "the request took too long; whether it took effect is not known";
-            ProblemReply::new(ProblemCode::Unavailable, detail).into_response()
-        }
+            ProblemReply::new(ProblemCode::Unavailable, detail)
+        })
+    };
+    let answered = match action {
+        None => answer.await,
+        Some(action) => action.perform(state.clone(), route.path, answer).await,
+    };
+    match answered {
+        Ok(response) => shown(response, hides_tokens),
+        Err(refused) => refused.into_response(),
     }
+}
+
+/// An action that its caller may do.
+struct AdmittedAction {
+    action: Action,
+    actor: String,
+    /// The run or schedule that the path names.
+    target: Option<String>,
+    /// The intention, if the action is audited.
+    stored: Option<AuditedRequest>,
+}
+
+impl AdmittedAction {
+    /// Does it, and stores what became of it, also if the caller closes the connection meanwhile: otherwise the audit would
+    /// not have its outcome. What waits for a run, such as for a reply, then stops after [`CALLER_GONE_TIME`].
+    async fn perform(
+        self,
+        state: AppState,
+        route: &'static str,
+        answer: impl Future<Output = Reply> + Send + 'static,
+    ) -> Reply {
+        // Dropped with the request.
+        let (caller, caller_has_gone) = oneshot::channel::<()>();
+        let performed = async move {
+            let Self { action, actor, target, stored } = self;
+            let response = tokio::select! {
+                biased;
+                answered = answer => answered?,
+                () = some_time_after(caller_has_gone) => {
+                    return Err(ProblemReply::new(ProblemCode::Unavailable, "the caller has gone"));
+                }
+            };
+            if let Some(stored) = stored {
+                state.service.audit_outcome(stored.answered_with(&response)).await;
+            }
+            let status = response.status().as_u16();
+            let acted_on = response.extensions().get::<ActedOn>().map(|ActedOn(run)| run.to_string());
+            let on = acted_on.or(target);
+            tracing::info!(target: AUDIT, %action, actor, route, on, status, "an action was answered");
+            Ok(response)
+        };
+        let answered = tokio::spawn(performed.in_current_span()).await;
+        drop(caller);
+        answered.unwrap_or_else(|error| {
+            tracing::error!(%error, route, "an action has panicked");
+            Err(ProblemReply::new(ProblemCode::Internal, "the action failed; the log of the server says why"))
+        })
+    }
+}
+
+/// Completes [`CALLER_GONE_TIME`] after the sender was dropped.
+async fn some_time_after(caller_has_gone: oneshot::Receiver<()>) {
+    let _ = caller_has_gone.await;
+    let _ = tokio::time::timeout(CALLER_GONE_TIME, std::future::pending::<()>()).await;
 }
 
 /// The run or schedule that the path of an action names. The whole path is not for logs: it may contain a token.
@@ -109,20 +165,9 @@ async fn target_of(parts: &mut Parts, route: &RouteInfo) -> Option<String> {
     path.text("id").ok().map(str::to_owned)
 }
 
-/// A response as its caller may see it: without generated tokens for those who may not send to hooks. A workflow may put
-/// them anywhere, for example a URL into the input of a step. Each frame of the body contains whole values.
+/// A response as its caller may see it: without generated tokens for those who may not send to hooks.
 fn shown(response: Response, hides_tokens: bool) -> Response {
-    if !hides_tokens {
-        return response;
-    }
-    response.map(|body| {
-        Body::new(body.map_frame(|frame| {
-            frame.map_data(|data| match without_generated_tokens(&data) {
-                Some(changed) => changed.into(),
-                None => data,
-            })
-        }))
-    })
+    if hides_tokens { response.map(|body| Body::new(body_without_tokens(body))) } else { response }
 }
 
 /// Why a request is not answered, and who made it, if that is known.
@@ -228,6 +273,9 @@ mod tests {
     use axum::middleware::from_fn;
     use axum::routing::post;
     use outlast::Client;
+    use outlast_api::{AuditFilter, AuditOutcome};
+    use std::sync::Arc;
+    use tokio::sync::Notify;
     use tower::ServiceExt;
 
     use super::*;
@@ -247,6 +295,49 @@ mod tests {
         route.time = time;
         let layer = from_fn(move |request, next| enforce(state.clone(), route.clone(), request, next));
         Router::new().route("/slow", post(never).layer(layer))
+    }
+
+    /// Otherwise a caller could hide what it did, and fill the audit with intentions.
+    #[tokio::test]
+    async fn an_action_is_completed_and_recorded_when_its_caller_has_gone() {
+        let state = ServerState::new(Client::new(outlast::open("memory:").await.unwrap()), Config::local());
+        let mut routes = route_table().into_iter();
+        let route = routes.find(|route| route.action == Some(Action::Cancel)).unwrap();
+        let (begun, answered) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let handler = {
+            let (begun, answered) = (begun.clone(), answered.clone());
+            move || async move {
+                begun.notify_one();
+                answered.notified().await;
+                "done"
+            }
+        };
+        let with = state.clone();
+        let layer = from_fn(move |request, next| enforce(with.clone(), route.clone(), request, next));
+        let app = Router::new().route("/cancel", post(handler).layer(layer));
+        let peer = ConnectInfo(SocketAddr::from(([127, 0, 0, 1], 50_000)));
+        let request = Request::post("/cancel").header("host", "localhost").extension(peer);
+        let call = tokio::spawn(app.oneshot(request.body(Body::empty()).unwrap()));
+        begun.notified().await;
+        call.abort();
+        assert!(call.await.unwrap_err().is_cancelled());
+        answered.notify_one();
+        let record = async || state.service.audit(&AuditFilter::default()).await.unwrap().items.remove(0);
+        while record().await.outcome == AuditOutcome::Intended {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(record().await.outcome, AuditOutcome::Done);
+    }
+
+    /// In virtual time. Nobody can keep many requests waiting that are not connected any more.
+    #[tokio::test(start_paused = true)]
+    async fn an_action_that_waits_ends_soon_after_its_caller_has_gone() {
+        let began = tokio::time::Instant::now();
+        let (caller, caller_has_gone) = oneshot::channel::<()>();
+        let ended = tokio::spawn(some_time_after(caller_has_gone));
+        drop(caller);
+        ended.await.unwrap();
+        assert_eq!(began.elapsed().as_secs(), CALLER_GONE_TIME.as_secs());
     }
 
     /// In virtual time, which advances while everything waits.

@@ -4,8 +4,10 @@ use axum::body::Body;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use outlast_api::{Problem, ProblemCode};
+use outlast_api::{DidWhat, Problem, ProblemCode};
 use serde::Serialize;
+
+use crate::audit::NothingChanged;
 
 /// The result of a handler.
 pub(crate) type Reply = Result<Response, ProblemReply>;
@@ -49,6 +51,18 @@ pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Reply {
 /// A JSON response with status 200.
 pub(crate) fn ok(value: &impl Serialize) -> Reply {
     json(StatusCode::OK, value)
+}
+
+/// The response to a request that changes something, or found that it has nothing to do.
+pub(crate) fn changed(did: DidWhat, value: &impl Serialize) -> Reply {
+    if did == DidWhat::Requested { ok(value) } else { unchanged(value) }
+}
+
+/// The response to a request that could have changed something, and has not.
+pub(crate) fn unchanged(value: &impl Serialize) -> Reply {
+    let mut response = ok(value)?;
+    response.extensions_mut().insert(NothingChanged);
+    Ok(response)
 }
 
 /// A JSON response with a weak tag; 304 if the caller has it already.

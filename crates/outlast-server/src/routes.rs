@@ -55,7 +55,26 @@ pub(crate) enum TimeLimit {
 pub(crate) const WEBHOOK: &str = "/webhooks/{token}";
 const WEBHOOK_WITH_PATH: &str = "/webhooks/{token}/{*path}";
 
+/// Routes that can be switched off together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum RouteGroup {
+    /// Requests of programs, and their description.
+    Api,
+    Metrics,
+    Webhooks,
+}
+
 impl RouteInfo {
+    /// The group that it belongs to; probes belong to none, and are always there.
+    fn group(&self) -> Option<RouteGroup> {
+        match self.path {
+            _ if self.is_webhook() => Some(RouteGroup::Webhooks),
+            "/metrics" => Some(RouteGroup::Metrics),
+            path if path.starts_with("/api/") || path == "/openapi.json" => Some(RouteGroup::Api),
+            _ => None,
+        }
+    }
+
     /// Whether it is a route of webhooks, which senders call that are not users of the API.
     pub(crate) fn is_webhook(&self) -> bool {
         self.path.starts_with(WEBHOOK)
@@ -183,7 +202,9 @@ fn read_rows() -> Vec<Row> {
         Row::stream("/api/runs/{id}/streams/{name}/live", "A stream, as it is written", || {
             get(live::stream::handler)
         }),
-        Row::stream("/api/live", "Counts, runs and workers, as they change", || get(live::list::handler)),
+        Row::stream("/api/live", "Counts, runs, workers and queues, as they change", || {
+            get(live::list::handler)
+        }),
         Row::read("/api/hooks", "The hooks that runs wait for", || get(runs::hooks)),
         Row::read("/api/failures", "Failed runs of the last day, in groups", || get(runs::failures)),
         Row::read("/api/failures/{fingerprint}", "One group, with its runs", || get(runs::failure)),
@@ -297,7 +318,8 @@ async fn not_found() -> ProblemReply {
 /// The router of all rows, each behind its own check.
 pub(crate) fn build(state: AppState) -> Router {
     let mut by_path: BTreeMap<&str, MethodRouter<AppState>> = BTreeMap::new();
-    let rows = rows().into_iter().filter(|row| state.config.has_webhooks || !row.info.is_webhook());
+    let is_on = |row: &Row| row.info.group().is_none_or(|group| !state.config.off.contains(&group));
+    let rows = rows().into_iter().filter(is_on);
     for Row { info, handler } in rows {
         let (path, with) = (info.path, state.clone());
         let checked =

@@ -3,14 +3,19 @@
 use std::time::Duration;
 
 use outlast::prelude::*;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// An order of a customer.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Order {
+    /// The number of the order.
     pub(crate) number: u64,
+    /// Who ordered it.
     pub(crate) customer: String,
+    /// What was ordered. `unicorn` is out of stock.
     pub(crate) article: String,
+    /// The price.
     pub(crate) cents: u64,
 }
 
@@ -184,4 +189,10 @@ pub(crate) fn worker(world: std::sync::Arc<dyn outlast::core::World>) -> outlast
     Worker::builder(world)
         .register((checkout, invoice, rating, approval, import, loyalty, restock))
         .register((reserve, release, charge, refund, ship, mail, import_rows, sync_stock))
+        // The dashboard makes forms of the types of their inputs.
+        .describe(checkout)
+        .describe(rating)
+        .describe(approval)
+        .describe(import)
+        .describe(restock)
 }

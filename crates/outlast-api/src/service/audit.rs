@@ -3,7 +3,13 @@
 //! The record of a change is written twice: before the change, as an intention, and after it, with its outcome. If the
 //! first cannot be written, the change is not made. Records are kept for [`KEPT`], and the oldest are deleted earlier if
 //! the space is full. Ids begin with the time, so that a page is a range.
+//!
+//! Requests that change nothing cost their caller nothing, so they must not fill the space: a caller could repeat one until
+//! the records of what it did before are gone. Each actor may have [`UNCHANGED_MAX`] records of such requests at once, and one
+//! more each [`UNCHANGED_EVERY`]. Beyond that, the intention of a request is deleted as soon as it is known that nothing was
+//! changed, and refusals and logins are not stored.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use outlast::WorldError;
@@ -32,31 +38,50 @@ const LOOKS_MAX: usize = 5_000;
 /// Bytes of a reason, a target, an address or an id of a request in a record.
 const TEXT_BYTES_MAX: usize = 1_024;
 
-/// Refusals that are stored at once, and per second afterwards. The others are counted and logged.
-const REFUSALS_MAX: f64 = 500.0;
-const REFUSALS_PER_SECOND: f64 = 5.0;
+/// The records of one actor about requests that changed nothing: those stored at once, and the time until one more is.
+const UNCHANGED_MAX: f64 = 500.0;
+const UNCHANGED_EVERY: Duration = Duration::from_secs(60);
 
-/// When old records were looked for, and how many refusals may be stored.
-#[derive(Debug)]
+/// The number of actors with such records that are known at the same time.
+const ACTORS_MAX: usize = 10_000;
+
+/// When old records were looked for, and how many records about nothing each actor may still have.
+#[derive(Debug, Default)]
 pub(super) struct AuditState {
     pruned_at: Option<Timestamp>,
-    refusals_left: f64,
-    refilled_at: Option<Timestamp>,
+    unchanged: HashMap<String, UnchangedLeft>,
 }
 
-impl Default for AuditState {
-    fn default() -> Self {
-        Self { pruned_at: None, refusals_left: REFUSALS_MAX, refilled_at: None }
+/// How many requests of an actor that change nothing are still stored.
+#[derive(Clone, Copy, Debug)]
+struct UnchangedLeft {
+    records: f64,
+    at: Timestamp,
+}
+
+impl UnchangedLeft {
+    /// The number at a later time.
+    fn records_at(&self, now: Timestamp) -> f64 {
+        let more = now.since(self.at).as_secs_f64() / UNCHANGED_EVERY.as_secs_f64();
+        (self.records + more).min(UNCHANGED_MAX)
     }
 }
 
 impl AuditState {
-    /// Whether another refusal may be stored now.
-    fn takes_refusal(&mut self, now: Timestamp) -> bool {
-        let passed = self.refilled_at.replace(now).map_or(0.0, |at| now.since(at).as_secs_f64());
-        self.refusals_left = (self.refusals_left + passed * REFUSALS_PER_SECOND).min(REFUSALS_MAX);
-        let takes = self.refusals_left >= 1.0;
-        self.refusals_left -= if takes { 1.0 } else { 0.0 };
+    /// Whether another request of this actor that changed nothing is stored.
+    fn takes_unchanged(&mut self, actor: &str, now: Timestamp) -> bool {
+        if self.unchanged.len() >= ACTORS_MAX && !self.unchanged.contains_key(actor) {
+            self.unchanged.retain(|_, left| left.records_at(now) < UNCHANGED_MAX);
+            if self.unchanged.len() >= ACTORS_MAX {
+                // So many actors are not misbehaving one by one. None of them is favoured for long.
+                self.unchanged.clear();
+            }
+        }
+        let begin = UnchangedLeft { records: UNCHANGED_MAX, at: now };
+        let left = self.unchanged.entry(actor.to_owned()).or_insert(begin);
+        let records = left.records_at(now);
+        let takes = records >= 1.0;
+        *left = UnchangedLeft { records: if takes { records - 1.0 } else { records }, at: now };
         takes
     }
 
@@ -112,18 +137,31 @@ impl Service {
     }
 
     /// Stores what became of a change whose intention was stored. A failure is only logged: the change was made.
+    ///
+    /// If nothing was changed and the actor has many records of such requests, the intention is deleted instead.
     pub async fn audit_outcome(&self, record: AuditJson) {
-        if let Err(error) = self.put_audit(&shortened(record.clone())).await {
+        let has_changed = matches!(record.outcome, AuditOutcome::Intended | AuditOutcome::Done);
+        let is_kept = has_changed || self.audit.lock().takes_unchanged(&record.actor, machine_time());
+        let written = match is_kept {
+            true => self.put_audit(&shortened(record.clone())).await,
+            false => {
+                let world = self.client.world();
+                world.delete_records(AUDIT, std::slice::from_ref(&record.id)).await.map(drop)
+            }
+        };
+        if let Err(error) = written {
             tracing::error!(%error, audit = record.id, outcome = %record.outcome, "an outcome cannot be written to the audit");
         }
     }
 
-    /// Stores that a known caller was refused. A failure is only logged, and so are refusals beyond a rate.
-    pub async fn audit_refusal(&self, record: NewAudit) {
-        let is_stored = self.audit.lock().takes_refusal(machine_time());
-        if is_stored {
-            let _ = self.audit_intent(AuditJson { outcome: AuditOutcome::Refused, ..record }).await;
-        }
+    /// Stores a request that changes nothing, such as a refusal or a login. Beyond a rate, those of an actor are not stored.
+    ///
+    /// # Errors
+    ///
+    /// `unavailable`.
+    pub async fn audit_unchanged(&self, record: NewAudit) -> Result<(), Problem> {
+        let is_stored = self.audit.lock().takes_unchanged(&record.actor, machine_time());
+        if is_stored { self.audit_intent(record).await.map(drop) } else { Ok(()) }
     }
 
     /// `GET /api/audit`: the newest first.
@@ -334,10 +372,50 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_stored_at_a_bounded_rate() {
+    fn requests_that_change_nothing_are_stored_at_a_bounded_rate_for_each_actor() {
         let mut state = AuditState::default();
-        let at = |seconds: i64| Timestamp::from_micros(seconds * 1_000_000);
-        let mut stored = |now| (0..1_000).filter(|_| state.takes_refusal(now)).count();
-        assert_eq!((stored(at(0)), stored(at(0)), stored(at(10))), (500, 0, 50));
+        let at = |minutes: i64| Timestamp::from_micros(minutes * 60_000_000);
+        let mut stored = |actor: &str, now| (0..1_000).filter(|_| state.takes_unchanged(actor, now)).count();
+        assert_eq!((stored("ada", at(0)), stored("ada", at(0)), stored("ada", at(10))), (500, 0, 10));
+        assert_eq!(stored("grace", at(10)), 500, "one actor does not use up what another has");
+        assert_eq!(stored("ada", at(100_000)), 500);
+    }
+
+    #[test]
+    fn the_number_of_known_actors_is_limited() {
+        let mut state = AuditState::default();
+        for number in 0..2 * ACTORS_MAX {
+            assert!(state.takes_unchanged(&number.to_string(), Timestamp::from_micros(0)));
+        }
+        assert!(state.unchanged.len() <= ACTORS_MAX);
+    }
+
+    #[tokio::test]
+    async fn requests_that_change_nothing_do_not_push_out_what_was_done() {
+        let service = service().await;
+        let done = did(&service, "ada", "cancel").await;
+        for outcome in [AuditOutcome::Failed, AuditOutcome::Unchanged, AuditOutcome::Refused] {
+            for _ in 0..400 {
+                let record = service.new_audit(&caller("mallory"), "cancel", "/api/runs/{id}/cancel");
+                let stored = service.audit_intent(record).await.unwrap();
+                service.audit_outcome(AuditJson { outcome, ..stored }).await;
+            }
+        }
+        for action in ["pause", "log_in"] {
+            let record = service.new_audit(&caller("mallory"), action, "/");
+            service.audit_unchanged(AuditJson { outcome: AuditOutcome::Refused, ..record }).await.unwrap();
+        }
+        did(&service, "mallory", "terminate").await;
+        let mut stored = Vec::new();
+        let mut filter = AuditFilter::default();
+        filter.page.limit = Some(1_000);
+        for actor in ["ada", "mallory"] {
+            filter.actor = Some(actor.into());
+            stored.push(service.audit(&filter).await.unwrap().items);
+        }
+        assert_eq!(stored[0], [done], "the record of another actor is still there");
+        let count = |outcome| stored[1].iter().filter(|record| record.outcome == outcome).count();
+        assert_eq!((count(AuditOutcome::Done), count(AuditOutcome::Intended)), (1, 0));
+        assert_eq!(stored[1].len(), 1 + UNCHANGED_MAX as usize, "what was changed is always stored");
     }
 }

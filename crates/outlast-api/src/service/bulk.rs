@@ -18,7 +18,7 @@ use crate::problem::{Problem, ProblemCode};
 use crate::runs::RunFilter;
 
 /// The largest number of runs that are counted.
-const COUNTED_MAX: u64 = 10_000;
+pub(super) const COUNTED_MAX: u64 = 10_000;
 
 /// The number of runs that are shown.
 const SAMPLE: usize = 10;

@@ -7,8 +7,7 @@ use super::problems::{check_reason, of_error, of_payload};
 use super::start::StartedJson;
 use super::{Caller, Service};
 use crate::control::{
-    CancelRequest, ControlledJson, DidWhat, PauseRequest, PruneRequest, PrunedJson, RestartRequest,
-    TerminateRequest, WakeRequest,
+    CancelRequest, ControlledJson, DidWhat, PauseRequest, RestartRequest, TerminateRequest, WakeRequest,
 };
 use crate::problem::{Problem, ProblemCode};
 
@@ -154,16 +153,6 @@ impl Service {
             Ok(_) => Ok(()),
             Err(error) => Err(of_error(error).of_run(run)),
         }
-    }
-
-    /// `POST /api/world/prune`.
-    ///
-    /// # Errors
-    ///
-    /// `unavailable`. Runs that were deleted before stay deleted.
-    pub async fn prune(&self, request: &PruneRequest) -> Result<PrunedJson, Problem> {
-        let deleted = self.client.prune(request.ended_before.0).await.map_err(of_error)?;
-        Ok(PrunedJson { deleted })
     }
 
     pub(super) fn acting_as(&self, caller: &Caller) -> Client {

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use outlast_api::Role;
 
+use crate::commands::BasePath;
+
 /// A server for development.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DevArgs {
@@ -14,6 +16,9 @@ pub(crate) struct DevArgs {
     /// Delete the world of the folder first, and begin with an empty one
     #[arg(long)]
     pub(crate) fresh: bool,
+    /// Open the dashboard in a browser; BROWSER in the environment names the program
+    #[arg(long)]
+    pub(crate) open: bool,
     /// A program that is started with OUTLAST_WORLD, and again when it fails
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
@@ -46,12 +51,21 @@ pub(crate) struct ServeArgs {
     /// The address under which people reach the server
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
+    /// The path below which people reach the server, such as /ops/outlast; the proxy may remove it or pass it on
+    #[arg(long, value_name = "PATH")]
+    pub(crate) base_path: Option<BasePath>,
     /// The name of the environment, which every page of the dashboard shows
     #[arg(long, value_name = "NAME")]
     pub(crate) environment: Option<String>,
     /// Serve the API without the dashboard
     #[arg(long)]
     pub(crate) no_dashboard: bool,
+    /// Serve the dashboard without the API
+    #[arg(long)]
+    pub(crate) no_api: bool,
+    /// Do not serve /metrics
+    #[arg(long)]
+    pub(crate) no_metrics: bool,
     /// Refuse all changes
     #[arg(long)]
     pub(crate) read_only: bool,
@@ -136,7 +150,8 @@ pub(super) const DEV_EXAMPLES: &str = "\
 Examples:
   outlast dev                          a world in .outlast/, its dashboard and its API
   outlast dev -- cargo run             and your worker, which finds the world in OUTLAST_WORLD
-  outlast dev --fresh --port 0         an empty world, a free port";
+  outlast dev --fresh --port 0         an empty world, a free port
+  outlast dev --open                   and the dashboard in your browser";
 
 /// Examples of `serve`.
 pub(super) const SERVE_EXAMPLES: &str = "\

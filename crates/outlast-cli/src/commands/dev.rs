@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::Duration;
 
 use outlast::core::Clock;
@@ -61,6 +62,10 @@ pub(super) async fn dev(
         None => None,
     };
     announce(console, &url, is_new, address, SystemClock.now().since(begin));
+    if args.open {
+        // The listener accepts already, so the page loads as soon as the server answers.
+        open_browser(console, &format!("http://{address}/"));
+    }
     let program = keep_running(console, &args.command, &url, address);
     tokio::select! {
         served = serve_until_signal(client, ServerPlan::local(), socket) => served?,
@@ -120,6 +125,17 @@ fn announce(console: &Console, url: &str, is_new: bool, address: SocketAddr, too
     console.message(format!("dashboard  http://{address}/      {note}"));
     console.message(format!("api        http://{address}/api"));
     console.message(format!("commands   `outlast list --server http://{address}`"));
+}
+
+/// Opens a page in the browser of the person. A machine without one is no reason to stop.
+fn open_browser(console: &Console, page: &str) {
+    let named = std::env::var("BROWSER").ok().filter(|program| !program.is_empty());
+    let usual = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let program = named.unwrap_or_else(|| usual.to_owned());
+    let opened = Program::new(&program).arg(page).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+    if let Err(error) = opened {
+        console.warning(format!("`{program}` cannot be started: {error}; open {page} yourself"));
+    }
 }
 
 /// Starts the program again whenever it fails. Without a program it waits forever.

@@ -1,5 +1,6 @@
 //! `serve`: serves the HTTP API and the dashboard of a world.
 
+mod base_path;
 mod listen;
 mod site;
 
@@ -12,6 +13,7 @@ use super::signals::stop_signal;
 use crate::args::ServeArgs;
 use crate::connect::{open_existing, world_url};
 use crate::exit::{CommandError, Exit};
+pub(crate) use base_path::BasePath;
 pub(super) use listen::{OpenSocket, bind};
 pub(super) use site::{Callers, PageOptions};
 
@@ -25,6 +27,9 @@ pub(super) struct ServerPlan {
     pub(super) allowed_hosts: Vec<String>,
     /// The secrets of webhooks with their names; without it requests to webhooks are not accepted.
     pub(super) webhooks: Option<Vec<(String, String)>>,
+    pub(super) has_api: bool,
+    pub(super) has_metrics: bool,
+    pub(super) base_path: Option<BasePath>,
 }
 
 impl ServerPlan {
@@ -36,6 +41,9 @@ impl ServerPlan {
             is_read_only: false,
             allowed_hosts: Vec::new(),
             webhooks: Some(Vec::new()),
+            has_api: true,
+            has_metrics: true,
+            base_path: None,
         }
     }
 
@@ -51,6 +59,8 @@ impl ServerPlan {
             }
             None => config.without_webhooks(),
         };
+        config = if self.has_api { config } else { config.without_api() };
+        config = if self.has_metrics { config } else { config.without_metrics() };
         if self.is_read_only { config.read_only() } else { config }
     }
 }
@@ -73,10 +83,14 @@ pub(super) async fn serve(context: &CommandContext, args: &ServeArgs) -> Result<
         }
         None => {
             let (socket, address) = OpenSocket::tcp(args.listen).await?;
+            let address = format!("{address}{}", plan.base_path.as_ref().map_or("", BasePath::as_str));
             if plan.pages.is_some() {
                 context.console.message(format!("dashboard  http://{address}/"));
             }
-            context.console.message(format!("api        http://{address}/api"));
+            match plan.has_api {
+                true => context.console.message(format!("api        http://{address}/api")),
+                false => context.console.message(format!("probes     http://{address}/readyz")),
+            }
             socket
         }
     };
@@ -99,6 +113,10 @@ pub(super) async fn serve_until_signal(
     let app = match plan.pages {
         Some(options) => site::site(client, config, plan.callers, options),
         None => router(client, config),
+    };
+    let app = match plan.base_path {
+        Some(path) => path.below(app),
+        None => app,
     };
     let stop = async {
         stop_signal().await;
@@ -142,7 +160,17 @@ fn plan(args: &ServeArgs) -> Result<ServerPlan, CommandError> {
         secrets.extend(of_name.into_iter().map(|secret| (name.to_owned(), secret)));
     }
     let webhooks = (!args.no_webhooks).then_some(secrets);
-    Ok(ServerPlan { callers, pages, is_read_only: args.read_only, allowed_hosts, webhooks })
+    let (has_api, has_metrics) = (!args.no_api, !args.no_metrics);
+    Ok(ServerPlan {
+        callers,
+        pages,
+        is_read_only: args.read_only,
+        allowed_hosts,
+        webhooks,
+        has_api,
+        has_metrics,
+        base_path: args.base_path.clone(),
+    })
 }
 
 /// Who may call.
@@ -207,8 +235,11 @@ mod tests {
             identity_role: outlast_api::Role::Read,
             environment: None,
             no_dashboard: false,
+            no_api: false,
+            no_metrics: false,
             allow_host: Vec::new(),
             base_url: None,
+            base_path: None,
             read_only: false,
             webhook_secret_file: Vec::new(),
             no_webhooks: false,

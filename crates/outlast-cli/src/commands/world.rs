@@ -5,11 +5,10 @@ use std::path::Path;
 
 use outlast::core::duration::duration_text;
 use outlast::sqlite::SqliteUrl;
-use outlast_api::{PruneRequest, RunFilter};
+use outlast_api::PruneRequest;
 
 use super::CommandContext;
 use super::input::past_time;
-use super::list::read_all;
 use crate::config::without_password;
 use crate::connect::{open_existing, world_url};
 use crate::exit::{CommandError, Exit};
@@ -71,19 +70,13 @@ pub(super) async fn prune(
     let before = past_time(console.now(), "--ended-before", ended_before)?;
     let surface = context.surface().await?;
     if is_dry || !is_confirmed {
-        use outlast::Status::{Cancelled, Completed, Failed};
-        let filter = RunFilter {
-            statuses: vec![Completed, Failed, Cancelled],
-            ended_before: Some(before),
-            queued_steps: true,
-            built_in: true,
-            ..RunFilter::default()
-        };
-        let runs = read_all(&*surface, filter).await?.items;
-        let is_protected = |run: &&outlast_api::RunJson| run.marks.iter().any(|mark| mark == "quarantined");
-        let count = runs.iter().filter(|run| !is_protected(run)).count();
-        console.message(format!("delete {count} runs that ended before {}", console.zone.precise(before.0)));
+        let counted = surface.prune(&PruneRequest { ended_before: before, dry_run: true }).await?;
+        let count = counted.deleted;
+        let at_least = if counted.more { "more than " } else { "" };
+        let time = console.zone.precise(before.0);
+        console.message(format!("delete {at_least}{count} runs that ended before {time}"));
         if is_dry || count == 0 {
+            console.document(&counted)?;
             return Ok(Exit::Done);
         }
         if !console.can_ask() {
@@ -96,7 +89,7 @@ pub(super) async fn prune(
             return Err(CommandError::Interrupted);
         }
     }
-    let pruned = surface.prune(&PruneRequest { ended_before: before }).await?;
+    let pruned = surface.prune(&PruneRequest { ended_before: before, dry_run: false }).await?;
     console.document(&pruned)?;
     console.line(format!("deleted {} runs", pruned.deleted))?;
     Ok(Exit::Done)

@@ -6,20 +6,11 @@ use async_trait::async_trait;
 use outlast::core::duration::duration_text;
 use outlast::core::queue::BUILT_IN_QUEUE;
 use outlast::{Client, RunId, Worker};
-use outlast_api::{
-    AuditFilter, AuditJson, BackfillRequest, BackfilledJson, BatchJson, BatchRequest, BulkJson, BulkPreview,
-    BulkRequest, BulkStopRequest, Caller, ChildrenJson, ChunkFilter, ChunkListJson, ControlledJson,
-    CountsJson, EventFilter, EventJson, ExplanationJson, FailureDetailJson, FailureFilter, FailureListJson,
-    FiringJson, ForkPlanJson, ForkRequest, HookFilter, ItemPage, OpenHookJson, OperationFilter,
-    OperationJson, OutputJson, OutputQuery, PageRequest, Problem, ProblemCode, PruneRequest, PrunedJson,
-    QueueDetailJson, QueueListJson, ResolveJson, ResolveQuery, RestartRequest, RunFilter, RunJson,
-    ScheduleControlledJson, ScheduleDefinition, ScheduleFilter, ScheduleJson, SchedulePauseRequest,
-    SchedulesControlledJson, SchedulesRequest, SendRequest, SentJson, Service, StartRequest, StartedJson,
-    StateJson, StreamListJson, WorkerListJson, WorkflowDetailJson, WorkflowListJson, WorldJson,
-};
+use outlast_api::{Caller, OutputQuery, ProblemCode, ResolveQuery, Service};
 
 use outlast_server::start_built_ins;
 
+use super::types::*;
 use super::{Control, Surface};
 
 /// Answers on a world with a client, without a server.

@@ -5,22 +5,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use outlast::core::duration::duration_text;
 use outlast::{IntoDuration, RunId, Worker};
-use outlast_api::{
-    AuditFilter, AuditJson, BackfillRequest, BackfilledJson, BatchJson, BatchRequest, BulkJson, BulkPreview,
-    BulkRequest, BulkStopRequest, ChildrenJson, ChunkFilter, ChunkListJson, ControlledJson, CountsJson,
-    EventFilter, EventJson, ExplanationJson, FailureDetailJson, FailureFilter, FailureListJson, FiringJson,
-    ForkPlanJson, ForkRequest, HookFilter, ItemPage, OpenHookJson, OperationFilter, OperationJson,
-    OutputJson, OutputQuery, PageRequest, Problem, PruneRequest, PrunedJson, QueryPairs, QueueDetailJson,
-    QueueListJson, ResolveJson, ResolveQuery, RestartRequest, RunFilter, RunJson, ScheduleControlledJson,
-    ScheduleDefinition, ScheduleFilter, ScheduleJson, SchedulePauseRequest, SchedulesControlledJson,
-    SchedulesRequest, SendRequest, SentJson, StartRequest, StartedJson, StateJson, StreamListJson,
-    WorkerListJson, WorkflowDetailJson, WorkflowListJson, WorldJson, path_segment,
-};
+use outlast_api::{OutputQuery, QueryPairs, ResolveQuery, path_segment};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::connection::{Asked, Exchange, RemoteError, ServerAddress};
 use super::http_body::{Answer, read_answer, write_body};
+use super::types::*;
 use super::{Control, Surface};
 
 /// How long an ordinary request may take.

@@ -109,6 +109,69 @@ fn dev_in_an_empty_folder_answers_on_all_its_addresses() {
 }
 
 #[test]
+fn parts_of_a_server_are_switched_off() {
+    let folder = tempfile::tempdir().unwrap();
+    migrate(folder.path());
+    let paths = ["/runs", "/api/runs", "/metrics", "/readyz"];
+    let statuses = |arguments: &[&str], ready: &str| {
+        let arguments = [&["serve", "--listen", "127.0.0.1:0", "--insecure-no-auth"], arguments].concat();
+        let server = ServerProcess::start(program(folder.path(), &arguments, &[WORLD]), ready);
+        paths.map(|path| server.get(path, "").status)
+    };
+    assert_eq!(statuses(&["--no-api"], "/readyz\n"), [200, 404, 200, 200]);
+    assert_eq!(statuses(&["--no-metrics"], "/api\n"), [200, 200, 404, 200]);
+    assert_eq!(statuses(&["--no-dashboard"], "/api\n"), [404, 200, 200, 200]);
+    let probes_only = ["--no-api", "--no-dashboard", "--no-webhooks", "--no-metrics"];
+    assert_eq!(statuses(&probes_only, "/readyz\n"), [404, 404, 404, 200]);
+}
+
+/// A proxy that removes the path, and one that does not.
+#[test]
+fn a_server_below_a_path_has_it_in_its_links() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = ServerProcess::serve(folder.path(), &["--insecure-no-auth", "--base-path", "/ops/outlast"]);
+    assert!(server.lines.contains("/ops/outlast/api\n"), "{}", server.lines);
+    for path in ["/", "/ops/outlast", "/ops/outlast/"] {
+        assert_eq!(server.get(path, "").header("location"), "/ops/outlast/runs", "{path}");
+    }
+    for path in ["/runs", "/ops/outlast/runs"] {
+        let page = server.get(path, "");
+        assert_eq!(page.status, 200, "{path}");
+        assert!(page.body.contains("href=\"/ops/outlast/failures\""), "{path}: {}", page.body);
+    }
+    for path in ["/openapi.json", "/ops/outlast/openapi.json"] {
+        assert!(server.get(path, "").body.contains("{\"url\":\"/ops/outlast\"}"), "{path}");
+    }
+    assert_eq!(server.get("/ops/outlast/api/runs?limit=1", "").status, 200);
+    drop(server);
+    let wrong = program(folder.path(), &["serve", "--base-path", "ops"], &[WORLD]).output().unwrap();
+    assert_eq!(wrong.status.code(), Some(2));
+}
+
+#[cfg(unix)]
+#[test]
+fn dev_opens_the_dashboard_in_a_browser() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join(".git")).unwrap();
+    let (browser, pipe) = (folder.path().join("browser"), folder.path().join("pipe"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    std::fs::write(&browser, format!("#!/bin/sh\necho \"$1\" > '{}'\n", pipe.display())).unwrap();
+    std::fs::set_permissions(&browser, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let variables = [("BROWSER", browser.to_str().unwrap()), ("PATH", &*path)];
+    let arguments = ["dev", "--port", "0", "--open"];
+    let dev = ServerProcess::start(program(folder.path(), &arguments, &variables), "/api\n");
+    // Reading the pipe waits for the browser.
+    let opened = std::fs::read_to_string(&pipe).unwrap();
+    assert_eq!(opened, format!("http://{}/\n", dev.address()));
+    assert_eq!(dev.get("/runs", "").status, 200);
+    let variables = [("BROWSER", "no-such-browser")];
+    let alone = ServerProcess::start(program(folder.path(), &arguments, &variables), "open http");
+    assert!(alone.lines.contains("no-such-browser"), "it goes on: {}", alone.lines);
+}
+
+#[test]
 fn a_server_has_pages_behind_a_login_with_its_access_keys() {
     let folder = tempfile::tempdir().unwrap();
     let (key, stored) = AccessKey::generate("ada", Role::Read).unwrap();

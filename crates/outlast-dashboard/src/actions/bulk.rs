@@ -23,13 +23,15 @@ use crate::ui::parts::{ago, icon, run_link};
 use crate::ui::pictures::stacked;
 use crate::ui::words;
 
-/// The actions on all runs of a filter: path, verb, and whether they are dangerous.
-pub(crate) const BULK_ACTIONS: [(&str, &str, BulkAction); 5] = [
+/// The actions on all runs of a filter: path and verb.
+pub(crate) const BULK_ACTIONS: [(&str, &str, BulkAction); 7] = [
     ("cancel", "Cancel", BulkAction::Cancel),
     ("pause", "Pause", BulkAction::Pause),
     ("resume", "Resume", BulkAction::Resume),
+    ("retry", "Retry", BulkAction::Retry),
     ("restart", "Restart", BulkAction::Restart),
     ("terminate", "Terminate", BulkAction::Terminate),
+    ("delete", "Delete", BulkAction::Delete),
 ];
 
 fn action_of(site: &Site, name: Option<&str>) -> Result<(&'static str, BulkAction), Refusal> {
@@ -74,6 +76,7 @@ pub(crate) async fn ask_bulk(State(app): State<App>, site: Site) -> Answer {
     let mut reader = QueryReader::new(&site.query).on(&site)?;
     let name = reader.text("bulk").on(&site)?;
     let (verb, action) = action_of(&site, name.as_deref())?;
+    let is_dangerous = matches!(action, BulkAction::Cancel | BulkAction::Terminate | BulkAction::Delete);
     let query: Vec<&str> = site.query.split('&').filter(|pair| !pair.starts_with("bulk=")).collect();
     let query = query.join("&");
     let request = BulkRequest { dry_run: true, ..request(&site, action, &query).on(&site)? };
@@ -94,7 +97,7 @@ pub(crate) async fn ask_bulk(State(app): State<App>, site: Site) -> Answer {
                     input type="hidden" name="at_most" value=(if preview.more { String::new() } else { preview.matched.to_string() });
                     (Field { name: "reason", label: "Reason", hint: "Shown in each history. Optional.", ..Field::default() }.line())
                     div.buttons {
-                        button.button.danger { (verb) " " (count) }
+                        button class=(if is_dangerous { "button danger" } else { "button primary" }) { (verb) " " (count) }
                         a.button href={ (site.href("/runs")) "?" (query) } { "Go back" }
                     }
                 }

@@ -128,8 +128,11 @@ impl Control {
 pub(crate) fn run_actions(site: &Site, run: &RunJson) -> Markup {
     let possible: Vec<&Control> =
         CONTROLS.iter().filter(|control| site.may(control.action) && control.applies_to(run)).collect();
-    let is_first = |control: &Control| {
-        matches!(control.action, Action::Cancel | Action::Pause | Action::Resume | Action::Retry)
+    let is_first = |control: &Control| match control.action {
+        Action::Cancel | Action::Pause | Action::Resume | Action::Retry => true,
+        // Of a run that has ended there is nothing else to do.
+        Action::Restart => run.ended_at.is_some(),
+        _ => false,
     };
     let link = |control: &Control| site.href(&format!("/runs/{}/{}", run.id, control.path));
     html! {

@@ -184,7 +184,7 @@ pub(crate) async fn perform(
 }
 
 /// What was done, as a part of an address.
-pub(super) fn word_of(did: DidWhat) -> &'static str {
+pub(crate) fn word_of(did: DidWhat) -> &'static str {
     match did {
         DidWhat::Requested => "requested",
         DidWhat::Already => "already",

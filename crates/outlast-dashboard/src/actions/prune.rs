@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use maud::html;
-use outlast_api::{Action, Problem, PruneRequest, Rfc3339};
+use outlast_api::{Action, Problem, PruneRequest, QueryReader, Rfc3339};
 
 use super::SentForm;
 use super::control::refuse_action;
@@ -12,7 +12,7 @@ use crate::site::Site;
 use crate::ui::command::{as_command, curl};
 use crate::ui::fields::{Field, token};
 use crate::ui::layout::Page;
-use crate::ui::parts::icon;
+use crate::ui::parts::{icon, moment};
 use crate::ui::words;
 
 fn may_prune(site: &Site) -> Result<(), Refusal> {
@@ -22,46 +22,66 @@ fn may_prune(site: &Site) -> Result<(), Refusal> {
     }
 }
 
-/// `GET /settings/prune`.
-pub(crate) async fn ask_prune(State(_): State<App>, site: Site) -> Answer {
+/// `GET /settings/prune?ended_before=`: how many runs would be deleted, and the question.
+pub(crate) async fn ask_prune(State(app): State<App>, site: Site) -> Answer {
     may_prune(&site)?;
-    let month_ago = Rfc3339(site.now.minus(std::time::Duration::from_secs(30 * 86_400))).to_string();
-    let body = format!("{{\"ended_before\":\"{month_ago}\"}}");
+    let given = QueryReader::new(&site.query).and_then(|mut reader| reader.text("ended_before")).on(&site)?;
+    let month_ago = Rfc3339(site.now.minus(std::time::Duration::from_secs(30 * 86_400)));
+    let ended_before = given.map_or(Ok(month_ago), |text| time(&text)).on(&site)?;
+    let dry = PruneRequest { ended_before, dry_run: true };
+    let counted = app.service.prune(&dry).await.on(&site)?;
+    let body = format!("{{\"ended_before\":\"{ended_before}\"}}");
     let request = curl("POST", "/api/world/prune", Some(&body));
-    let time = Field {
+    let text = ended_before.to_string();
+    let field = Field {
         name: "ended_before",
         label: "Ended before",
         hint: "Such as 2026-01-31T00:00:00Z.",
-        value: &month_ago,
+        value: &text,
         error: None,
     };
     let body = html! {
         section.confirm {
             h1 { "Delete old runs?" }
             p { "All runs that ended before a time are deleted, with their histories, streams and states. Runs in quarantine stay. This cannot be undone." }
+            form action=(site.href("/settings/prune")) {
+                (field.line())
+                button.button { "Count again" }
+            }
+            p.strong {
+                @if counted.more { "More than " }
+                (words::counted(counted.deleted, "run")) " ended before " (moment(ended_before)) "."
+            }
             form method="post" action=(site.href("/settings/prune")) {
                 (token(&site))
-                (time.line())
+                input type="hidden" name="ended_before" value=(text);
                 div.buttons {
-                    button.button.danger { "Delete old runs" }
+                    @if counted.deleted > 0 {
+                        button.button.danger {
+                            "Delete " @if counted.more { "more than " } (words::counted(counted.deleted, "run"))
+                        }
+                    }
                     a.button href=(site.href("/settings")) { "Go back" }
                 }
             }
-            (as_command(&site, "outlast world prune --ended-before 30d", &request))
+            (as_command(&site, &format!("outlast world prune --ended-before {text}"), &request))
         }
     };
     Ok(Page::new("Delete old runs", body).response(&site))
+}
+
+fn time(text: &str) -> Result<Rfc3339, Problem> {
+    text.parse().map_err(|_| {
+        Problem::field("ended_before", format!("`{text}` is not a time; write 2026-01-31T00:00:00Z"))
+    })
 }
 
 /// `POST /settings/prune`.
 pub(crate) async fn prune(State(app): State<App>, site: Site, body: String) -> Answer {
     may_prune(&site)?;
     let form = SentForm::read(&app, &site, &body)?;
-    let text = form.text("ended_before").unwrap_or_default();
-    let invalid =
-        |_| Problem::field("ended_before", format!("`{text}` is not a time; write 2026-01-31T00:00:00Z"));
-    let ended_before = text.parse::<Rfc3339>().map_err(invalid).on(&site)?;
-    let pruned = app.service.prune(&PruneRequest { ended_before }).await.on(&site)?;
+    let ended_before = time(form.text("ended_before").unwrap_or_default()).on(&site)?;
+    let pruned = app.service.prune(&PruneRequest { ended_before, dry_run: false }).await.on(&site)?;
     let body = html! {
         section.confirm {
             h1 { (words::counted(pruned.deleted, "run")) " deleted" }

@@ -22,8 +22,8 @@ use crate::ui::words;
 /// The newest failed runs that are grouped.
 const GROUPED_MAX: usize = 200;
 
-/// The runs of a group that can be restarted at once: their ids are part of an address.
-const RESTARTED_MAX: usize = 100;
+/// The runs of a group that can be retried at once: their ids are part of an address.
+const RETRIED_MAX: usize = 100;
 
 /// The columns of a group's chart: one for each of the last 24 hours.
 const HOURS: usize = 24;
@@ -110,7 +110,7 @@ fn group(site: &Site, members: &[(&RunJson, &RunFailureJson)]) -> Markup {
     html! {
         li {
             span.count { (words::count(members.len() as u64)) }
-            (sparkline(&by_hour(site, members), "Failures of the last 24 hours"))
+            (sparkline(&by_hour(site, members), "failed", "Failures of the last 24 hours"))
             div.grow {
                 h2 {
                     a href=(site.href(&format!("/runs?{}", of_workflow.to_query()))) { (newest.workflow) }
@@ -124,15 +124,15 @@ fn group(site: &Site, members: &[(&RunJson, &RunFailureJson)]) -> Markup {
                     @if members.len() > 3 { "and " (members.len() - 3) " more" }
                 }
             }
-            @if site.may(Action::Bulk) && site.may(Action::Restart) {
-                a.button href=(restart_href(site, members)) { "Restart " (words::counted(members.len().min(RESTARTED_MAX) as u64, "run")) "…" }
+            @if site.may(Action::Bulk) && site.may(Action::Retry) {
+                a.button href=(retry_href(site, members)) { "Retry " (words::counted(members.len().min(RETRIED_MAX) as u64, "run")) "…" }
             }
         }
     }
 }
 
 /// How many members failed in each of the last hours, the oldest first.
-fn by_hour(site: &Site, members: &[(&RunJson, &RunFailureJson)]) -> Vec<u32> {
+fn by_hour(site: &Site, members: &[(&RunJson, &RunFailureJson)]) -> Vec<u64> {
     let mut hours = vec![0; HOURS];
     for (run, _) in members {
         let age = site.now.since(run.ended_at.unwrap_or(run.updated_at).0).as_secs() / 3_600;
@@ -143,11 +143,11 @@ fn by_hour(site: &Site, members: &[(&RunJson, &RunFailureJson)]) -> Vec<u32> {
     hours
 }
 
-/// The page that asks whether the newest runs of a group are to be restarted.
-fn restart_href(site: &Site, members: &[(&RunJson, &RunFailureJson)]) -> String {
+/// The page that asks whether the newest runs of a group are to be retried.
+fn retry_href(site: &Site, members: &[(&RunJson, &RunFailureJson)]) -> String {
     let mut writer = outlast_api::QueryWriter::default();
-    writer.set("action", Some("restart"));
-    for (run, _) in members.iter().take(RESTARTED_MAX) {
+    writer.set("action", Some("retry"));
+    for (run, _) in members.iter().take(RETRIED_MAX) {
         writer.set("run", Some(run.id));
     }
     site.href(&format!("/runs/selected?{}", writer.finish()))

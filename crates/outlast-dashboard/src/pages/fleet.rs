@@ -44,7 +44,7 @@ pub(crate) async fn workers_body(app: &AppState, site: &Site) -> Result<Markup, 
                 pre { "Worker::builder(world).register((checkout, charge)).start().await?;" }
             }))
         } @else {
-            table {
+            table.cards {
                 caption.hidden { "Joined workers" }
                 thead {
                     tr {
@@ -68,15 +68,15 @@ fn worker_row(site: &Site, worker: &WorkerJson) -> Markup {
     html! {
         tr {
             td { (badge(site, &worker.status)) }
-            td { a.id href=(site.href(&format!("/workers/{session}"))) title=(session) { "…" (short) } }
-            td.clip { (worker.host) span.muted { " pid " (worker.pid) } }
-            td.clip title=(worker.build) { code { (words::clipped(&worker.build, 12)) } }
-            td.clip { (worker.queues.join(", ")) }
-            td.n { (words::count(worker.held)) }
-            td.n { (words::count(worker.attempts)) }
-            td.n { (words::count(worker.completed)) }
-            td.n { (words::count(worker.failed)) }
-            td.n { (ago(site, worker.beat_at)) }
+            td data-label="Worker" { a.id href=(site.href(&format!("/workers/{session}"))) title=(session) { "…" (short) } }
+            td.clip data-label="Host" { (worker.host) span.muted { " pid " (worker.pid) } }
+            td.clip data-label="Build" title=(worker.build) { code { (words::clipped(&worker.build, 12)) } }
+            td.clip data-label="Queues" { (worker.queues.join(", ")) }
+            td.n data-label="Holds" { (words::count(worker.held)) }
+            td.n data-label="Attempts" { (words::count(worker.attempts)) }
+            td.n data-label="Completed" { (words::count(worker.completed)) }
+            td.n data-label="Failed" { (words::count(worker.failed)) }
+            td.n data-label="Last beat" { (ago(site, worker.beat_at)) }
         }
     }
 }

@@ -500,18 +500,18 @@ pub(crate) fn operation(site: &Site, run: &RunJson, op: &OperationJson) -> Marku
             @if let Some(webhook) = &op.webhook { dt { "Webhook" } dd { (webhook_facts(site, webhook)) } }
         }
         @if !op.tags.is_empty() { p { @for (name, value) in &op.tags { (tag(site, name, value)) " " } } }
-        @if can_wake {
-            p { a.button href=(link("wake")) { @if op.kind == "timer" { "Wake now…" } @else { "Attempt now…" } } }
-        }
-        @if site.may(Action::Fork) && !op.skipped {
-            p.links {
-                a href=(site.href(&format!("/runs/{}/fork?before={}", run.id, op.op))) { "Fork before this…" }
+        div.op-actions {
+            @if can_wake {
+                a.button href=(link("wake")) { @if op.kind == "timer" { "Wake now…" } @else { "Attempt now…" } }
+            }
+            @if is_open && op.kind == "hook" && site.may(Action::Send) { a.button.primary href=(link("send")) { "Answer…" } }
+            @if site.may(Action::Fork) && !op.skipped {
+                a.button href=(site.href(&format!("/runs/{}/fork?before={}", run.id, op.op))) { "Fork before this…" }
                 @if matches!(op.kind.as_str(), "step" | "hook" | "child") {
-                    " · " a href=(link("fork")) { "Fork with another outcome…" }
+                    a.button href=(link("fork")) { "Fork with another outcome…" }
                 }
             }
         }
-        @if is_open && op.kind == "hook" && site.may(Action::Send) { p { a.button href=(link("send")) { "Answer…" } } }
         @if !op.attempts.is_empty() { (attempts(site, op)) }
         @for rejected in &op.rejected { p.pre.bad { "Rejected payload: " (rejected.reason) } }
         @if let Some(value) = &op.input { (payload(site, "Input", value)) }

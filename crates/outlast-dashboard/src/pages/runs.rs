@@ -4,7 +4,9 @@ use axum::extract::State;
 use maud::{Markup, html};
 use outlast_api::{Action, CountsJson, ItemPage, Problem, QueryPairs, RunFilter, RunFlag, RunJson};
 use outlast_core::Status;
+use outlast_core::queue::BUILT_IN_PREFIX;
 
+use super::last_hour::last_hour;
 use super::problem::{Answer, OnSite};
 use crate::actions::{BULK_ACTIONS, is_supported, selected_actions};
 use crate::app::{App, AppState};
@@ -32,6 +34,7 @@ pub(crate) async fn show(State(app): State<App>, site: Site) -> Answer {
         div.title {
             h1 { "Runs" }
             div.space {}
+            (last_hour(&app, &site))
             @if site.may(Action::Start) { a.button.primary href=(site.href("/runs/new")) { (icon(&site, "start")) "Start run" } }
         }
         (list.counts_bar(&site))
@@ -281,7 +284,11 @@ fn row(site: &Site, run: &RunJson, rows: Rows) -> Markup {
             td.c-status { (run_badge(site, run)) }
             td.c-run { (run_link(site, run.id)) }
             td.clip.c-workflow title=(run.workflow) { span.strong { (run.workflow) } " " span.muted { "v" (run.version) } }
-            td.clip.c-key title=[run.key.as_ref()] { @if let Some(key) = &run.key { (key) } @else { span.muted { "–" } } }
+            td.clip.c-key title=[run.key.as_ref()] {
+                // Keys of the engine say nothing to people.
+                @if let Some(key) = run.key.as_ref().filter(|key| !key.starts_with(BUILT_IN_PREFIX)) { (key) }
+                @else { span.muted { "–" } }
+            }
             td.n.c-started { (ago(site, run.created_at)) }
             td.n.c-took { (took(site, run.created_at, run.ended_at)) }
             td.clip.note { (note(site, run)) }

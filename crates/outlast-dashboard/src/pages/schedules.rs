@@ -85,7 +85,7 @@ fn row(site: &Site, schedule: &ScheduleJson, firings: &[FiringJson]) -> Markup {
         li {
             div.main {
                 h2 { a href=(href(site, &schedule.id)) { (schedule.id) } @if schedule.paused.is_some() { " " (badge(site, "paused")) } }
-                p { (schedule.description) " " code.muted { (timing(&schedule.definition)) } }
+                p { (schedule.description) @if schedule.definition.cron.is_some() { " " code.muted { (timing(&schedule.definition)) } } }
                 p.muted { "starts " (schedule.definition.workflow) }
             }
             div { (strip(site, firings)) (counts(schedule)) }

@@ -39,6 +39,19 @@ pub(crate) async fn show(State(_): State<App>, site: Site) -> Response {
                     }
                     button.button { "Save" }
                 }
+                div.js-block {
+                    h2 { "Times" }
+                    p {
+                        label {
+                            "Show them "
+                            select data-times {
+                                option value="relative" { "relative to now" }
+                                option value="local" { "in the zone of this browser" }
+                                option value="utc" { "in UTC" }
+                            }
+                        }
+                    }
+                }
                 h2 { "Keys" }
                 p.js-block {
                     label { input type="checkbox" data-keys; "Single-key shortcuts" }

@@ -21,6 +21,9 @@ use crate::ui::parts::{ago, empty, icon, segment};
 use crate::ui::pictures::stacked;
 use crate::ui::words;
 
+/// The steps of a build that are named.
+const STEPS_SHOWN: usize = 12;
+
 /// `GET /workflows`.
 pub(crate) async fn list(State(app): State<App>, site: Site) -> Answer {
     let (workflows, runs) =
@@ -48,7 +51,8 @@ pub(crate) async fn list(State(app): State<App>, site: Site) -> Answer {
                 @for (name, runs) in unknown {
                     tr {
                         td { (link(&site, name)) (without_code(&site)) }
-                        td { "–" } td { "–" } td { "–" } td.n { "0" } td.n { (words::count(*runs)) } td {}
+                        td data-label="Versions" { "–" } td data-label="Builds" { "–" } td data-label="Queues" { "–" }
+                        td.n data-label="Workers" { "0" } td.n data-label="Open runs" { (words::count(*runs)) } td {}
                     }
                 }
             }))
@@ -67,7 +71,7 @@ pub(crate) async fn list(State(app): State<App>, site: Site) -> Answer {
 
 fn table(caption: &str, rows: Markup) -> Markup {
     html! {
-        table {
+        table.cards {
             caption.hidden { (caption) }
             thead {
                 tr {
@@ -93,11 +97,11 @@ fn row(site: &Site, workflow: &WorkflowJson, open: u64) -> Markup {
     html! {
         tr {
             td { (link(site, &workflow.name)) @if workflow.workers == 0 && open > 0 { (without_code(site)) } }
-            td { @for version in &workflow.versions { span.muted { "v" (version) " " } } }
-            td.clip { @for build in &workflow.builds { code title=(build) { (words::clipped(build, 12)) } " " } }
-            td.clip { (workflow.queues.join(", ")) }
-            td.n { (workflow.workers) }
-            td.n { (words::count(open)) }
+            td data-label="Versions" { @for version in &workflow.versions { span.muted { "v" (version) " " } } }
+            td.clip data-label="Builds" { @for build in &workflow.builds { code title=(build) { (words::clipped(build, 12)) } " " } }
+            td.clip data-label="Queues" { (workflow.queues.join(", ")) }
+            td.n data-label="Workers" { (workflow.workers) }
+            td.n data-label="Open runs" { (words::count(open)) }
             td.n {
                 @if site.may(Action::Start) && workflow.workers > 0 {
                     a.button href=(site.href(&format!("/runs/new?{}", start_query(&workflow.name)))) { "Start…" }
@@ -166,7 +170,7 @@ fn builds(site: &Site, definitions: &[WorkflowDefinitionJson]) -> Markup {
     html! {
         @if !definitions.is_empty() {
             h2 { "Builds" }
-            table {
+            table.cards {
                 caption.hidden { "Builds that have the workflow" }
                 thead {
                     tr {
@@ -178,10 +182,10 @@ fn builds(site: &Site, definitions: &[WorkflowDefinitionJson]) -> Markup {
                     @for of in definitions {
                         tr {
                             td { "v" (of.version) }
-                            td.clip { code title=(of.build) { (words::clipped(&of.build, 24)) } }
-                            td.clip { (of.queues.join(", ")) }
-                            td.clip title=(of.steps.join(", ")) { (of.steps.join(", ")) }
-                            td.n { (ago(site, of.seen_at)) }
+                            td.clip data-label="Build" { code title=(of.build) { (words::clipped(&of.build, 24)) } }
+                            td.clip data-label="Queues" { (of.queues.join(", ")) }
+                            td.wrap data-label="Steps" title=(of.steps.join(", ")) { (steps(&of.steps)) }
+                            td.n data-label="Joined last" { (ago(site, of.seen_at)) }
                         }
                     }
                 }
@@ -196,6 +200,13 @@ fn builds(site: &Site, definitions: &[WorkflowDefinitionJson]) -> Markup {
             }
         }
     }
+}
+
+/// The first steps by name, and how many more there are.
+fn steps(steps: &[String]) -> String {
+    let (first, more) = steps.split_at(steps.len().min(STEPS_SHOWN));
+    let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+    format!("{}{more}", first.join(", "))
 }
 
 /// Outcomes and durations of the newest ended runs.

@@ -3,6 +3,8 @@
 use maud::{Markup, html};
 use outlast_api::{RunFailureJson, RunJson, WaitJson};
 
+use outlast_core::queue::BUILT_IN_PREFIX;
+
 use super::parts::{run_link, until};
 use super::words::clipped;
 use crate::site::Site;
@@ -34,7 +36,8 @@ pub(crate) fn note(site: &Site, run: &RunJson) -> Markup {
 
 /// The tags of a run, where there is nothing more important to say.
 fn tags(run: &RunJson) -> Markup {
-    html! { @for (name, value) in &run.tags { span.muted { (name) "=" } (value) "  " } }
+    let own = run.tags.iter().filter(|(name, _)| !name.starts_with(BUILT_IN_PREFIX));
+    html! { @for (name, value) in own { span.muted { (name) "=" } (value) "  " } }
 }
 
 /// A failure in one line: the step, the code or the message.

@@ -21,14 +21,16 @@ pub(crate) fn stacked(parts: &[(&str, u64)], label: &str) -> Markup {
     }
 }
 
-/// A small column chart: one column for each number.
-pub(crate) fn sparkline(values: &[u32], label: &str) -> Markup {
+/// A small column chart: one column of 3 pixels for each number, in the colour of a status.
+pub(crate) fn sparkline(values: &[u64], status: &str, label: &str) -> Markup {
     let most = values.iter().copied().max().unwrap_or(0).max(1);
     html! {
-        svg.sparkline width="96" height="20" role="img" aria-label=(label) {
+        svg.sparkline width=(values.len() * 4) height="20" role="img" aria-label=(label) {
+            title { (label) }
             @for (index, value) in values.iter().enumerate() {
                 @let height = if *value == 0 { 1 } else { (value * 18 / most).max(3) };
-                rect x=(index * 4) y=(20 - height) width="3" height=(height) class=[(*value == 0).then_some("none")] {}
+                @let class = if *value == 0 { "none".to_owned() } else { format!("f-{status}") };
+                rect x=(index * 4) y=(20 - height) width="3" height=(height) class=(class) {}
             }
         }
     }

@@ -3,6 +3,7 @@
 use serde_json::json;
 use throwaway::{axe, needs_browser, skipped};
 
+use crate::screen_paths::{self, SCHEDULE};
 use crate::setup::{Browser, TestSite};
 
 /// What is wrong with a page, as text; empty if nothing is.
@@ -40,44 +41,10 @@ const AUDIT: &str = r#"(() => {
 })()"#;
 
 async fn paths(site: &TestSite) -> Vec<String> {
-    let mut paths: Vec<String> = [
-        "/runs",
-        "/runs?status=failed",
-        "/runs?text=nothing",
-        "/runs/new",
-        "/failures",
-        "/failures?tab=stuck",
-        "/workflows",
-        "/workflows/checkout",
-        "/schedules",
-        "/schedules/new",
-        "/hooks",
-        "/queues",
-        "/workers",
-        "/settings",
-        "/settings/prune",
-        "/runs/bulk?bulk=pause&workflow=approval",
-        "/nothing",
-    ]
-    .map(str::to_owned)
-    .into();
-    for run in site.runs().await {
-        paths.push(format!("/runs/selected?action=restart&run={run}"));
-        for part in [
-            "",
-            "?op=0",
-            "?view=table",
-            "?axis=linear",
-            "/events",
-            "/data",
-            "/children",
-            "/ops/0",
-            "/cancel",
-            "/restart",
-        ] {
-            paths.push(format!("/runs/{run}{part}"));
-        }
-    }
+    let client = &site.client;
+    client.schedule(SCHEDULE).every("1h").start_json("nap", 1, "null").await.unwrap();
+    let mut paths = screen_paths::paths(&site.runs().await);
+    paths.push("/nothing".into());
     paths
 }
 

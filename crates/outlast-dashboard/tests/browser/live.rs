@@ -87,3 +87,23 @@ async fn a_pause_is_remembered() {
     browser.wait("document.querySelector('#live').dataset.state === 'on'").await;
     browser.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn times_are_shown_as_the_person_chose() {
+    needs_browser!();
+    let (site, browser) = (TestSite::open().await, Browser::open().await);
+    site.settle(&site.client.start(approval, ()).await.unwrap()).await;
+    let time = "document.querySelector('.c-started time').textContent";
+    browser.go(&site.at("/runs")).await;
+    browser.wait(&format!("/now|ago/.test({time})")).await;
+    browser.go(&site.at("/settings")).await;
+    browser.wait("document.querySelector('[data-times]').value === 'relative'").await;
+    let choose = "(() => { const choice = document.querySelector('[data-times]'); choice.value = 'utc';
+        choice.dispatchEvent(new Event('change')); return true; })()";
+    browser.js(choose).await;
+    browser.go(&site.at("/runs")).await;
+    browser.wait(&format!("/^[0-9]+:[0-9]{{2}}:[0-9]{{2}}/.test({time})")).await;
+    let title = browser.text("document.querySelector('.c-started time').title.split('\\n').length").await;
+    assert_eq!(title, "3", "the title has the local time, UTC and the distance");
+    browser.close().await;
+}

@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails when its preparation fails")]
 
+#[path = "../common/screens.rs"]
+mod screen_paths;
 mod setup;
 
 mod accessibility;

@@ -16,11 +16,11 @@ const PICTURES: [(&str, &str, u32, u32, &str, &str); 5] = [
 ];
 
 /// All screens, for people who judge how they look: name, the search that finds the run, and the rest of the address.
-const SCREENS: [(&str, &str, &str); 32] = [
+const SCREENS: [(&str, &str, &str); 35] = [
     ("runs", "", "/runs"),
     ("runs-failed", "", "/runs?status=failed"),
     ("runs-none", "", "/runs?text=nothing-fits"),
-    ("start", "", "/runs/new"),
+    ("start", "", "/runs/new?workflow=checkout"),
     ("failures", "", "/failures"),
     ("stuck", "", "/failures?tab=stuck"),
     ("workflows", "", "/workflows"),
@@ -30,7 +30,9 @@ const SCREENS: [(&str, &str, &str); 32] = [
     ("schedule-new", "", "/schedules/new"),
     ("hooks", "", "/hooks"),
     ("queues", "", "/queues"),
+    ("queue", "", "/queues/gift-wrap"),
     ("workers", "", "/workers"),
+    ("audit", "", "/audit"),
     ("settings", "", "/settings"),
     ("prune", "", "/settings/prune"),
     ("bulk", "", "/runs/bulk?bulk=pause&workflow=approval"),
@@ -49,6 +51,7 @@ const SCREENS: [(&str, &str, &str); 32] = [
     ("operation", "trip-lisbon", "/ops/4"),
     ("send", "approval-61", "/send?op=1"),
     ("cancel", "approval-61", "/cancel"),
+    ("fork", "trip-lisbon", "/fork?before=4"),
 ];
 
 #[tokio::test(flavor = "multi_thread")]

@@ -144,6 +144,39 @@ async fn an_action_that_does_not_apply_has_no_form() {
 }
 
 #[tokio::test]
+async fn the_page_that_deletes_old_runs_says_how_many() {
+    let shop = Shop::open().await;
+    let run = shop.settle(&shop.client.start(checkout, 1).await.unwrap()).await;
+    shop.client.handle::<String>(run).output().await.unwrap();
+    let month = shop.get("/settings/prune").await;
+    assert!(month.body.contains("0 runs ended before") && !month.body.contains("button danger"));
+    let later = "/settings/prune?ended_before=2999-01-01T00:00:00Z";
+    let page = shop.get(later).await;
+    check_page(later, &page);
+    assert!(page.body.contains("1 run ended before") && page.body.contains("Delete 1 run"), "{}", page.body);
+    assert_eq!(shop.client.list().await.unwrap().runs.len(), 1, "nothing is deleted yet");
+    let form = format!("token={}&ended_before=2999-01-01T00:00:00Z", page.token());
+    assert!(shop.post("/settings/prune", &form).await.body.contains("1 run deleted"));
+    assert_eq!(shop.get("/settings/prune?ended_before=yesterday").await.status, 400);
+}
+
+#[tokio::test]
+async fn only_what_ends_runs_is_marked_as_dangerous() {
+    let shop = Shop::open().await;
+    shop.settle(&shop.client.start(approval, ()).await.unwrap()).await;
+    for (action, is_dangerous) in
+        [("pause", false), ("resume", false), ("restart", false), ("cancel", true), ("terminate", true)]
+    {
+        let page = shop.get(&format!("/runs/bulk?bulk={action}&workflow=approval")).await;
+        assert_eq!(page.status, 200, "{}", page.body);
+        assert_eq!(page.body.contains("button danger"), is_dangerous, "{action}");
+    }
+    for action in ["retry", "delete"] {
+        assert_eq!(shop.get(&format!("/runs/bulk?bulk={action}&workflow=approval")).await.status, 200);
+    }
+}
+
+#[tokio::test]
 async fn a_fork_explains_what_runs_again() {
     let shop = Shop::open().await;
     let run = shop.settle(&shop.client.start(nap, ()).await.unwrap()).await;

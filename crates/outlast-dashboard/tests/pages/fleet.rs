@@ -38,6 +38,8 @@ async fn the_audit_names_who_changed_something_on_a_page() {
         assert!(audit.body.contains(text), "{text} in {}", audit.body);
     }
     assert!(shop.get("/audit?outcome=refused").await.body.contains("No records"));
+    shop.post(&path, &format!("token={token}")).await;
+    assert!(shop.get("/audit").await.body.contains("unchanged"), "the second time there is nothing to do");
 }
 
 #[tokio::test]

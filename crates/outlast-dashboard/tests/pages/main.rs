@@ -9,6 +9,8 @@ mod live;
 mod login;
 mod prefix;
 mod schedules;
+#[path = "../common/screens.rs"]
+mod screen_paths;
 mod screens;
 mod setup;
 mod webhooks;

@@ -4,55 +4,16 @@ use axum::Router;
 use outlast_dashboard::DashboardConfig;
 use throwaway::needs_postgres;
 
+use crate::screen_paths::{self, SCHEDULE};
 use crate::screens::{check_page, runs};
 use crate::setup::{Shop, get};
 
 async fn check_screens(url: &str) {
     let shop = Shop::open_on(url, DashboardConfig::local()).await;
-    let mut paths: Vec<String> = [
-        "/runs",
-        "/runs?open=true",
-        "/runs?text=order",
-        "/runs/new",
-        "/runs?status=failed&tag=customer:ada",
-        "/runs/bulk?bulk=pause&workflow=approval",
-        "/failures",
-        "/failures?tab=stuck",
-        "/workflows",
-        "/workflows/checkout",
-        "/schedules",
-        "/schedules/new",
-        "/hooks",
-        "/queues",
-        "/workers",
-        "/settings",
-        "/settings/prune",
-        "/schedules/hourly",
-        "/schedules/hourly/edit",
-        "/schedules/hourly/pause",
-    ]
-    .map(str::to_owned)
-    .into();
-    shop.client.schedule("hourly").every("1h").start_json("nap", 1, "null").await.unwrap();
+    shop.client.schedule(SCHEDULE).every("1h").start_json("nap", 1, "null").await.unwrap();
     let worker = shop.client.workers().await.unwrap()[0].session;
+    let mut paths = screen_paths::paths(&runs(&shop).await);
     paths.push(format!("/workers/{worker}"));
-    for run in runs(&shop).await {
-        paths.push(format!("/runs/selected?action=restart&run={run}"));
-        for part in [
-            "",
-            "?op=0",
-            "?view=table",
-            "?axis=linear",
-            "/events",
-            "/data",
-            "/children",
-            "/ops/0",
-            "/cancel",
-            "/restart",
-        ] {
-            paths.push(format!("/runs/{run}{part}"));
-        }
-    }
     for (prefix, app) in [("", shop.app.clone()), ("/a/b", Router::new().nest("/a/b", shop.app.clone()))] {
         for path in &paths {
             check_page(path, &get(&app, &format!("{prefix}{path}")).await);

@@ -10,7 +10,7 @@ use outlast_api::{
 use super::start::created;
 use crate::body::{JsonBody, OptionalBody};
 use crate::extract::{By, PathOf, PrefixOf};
-use crate::reply::{Reply, json, no_content, ok};
+use crate::reply::{Reply, changed, json, no_content, ok, unchanged};
 use crate::state::AppState;
 
 pub(crate) async fn cancel(
@@ -19,7 +19,8 @@ pub(crate) async fn cancel(
     path: PathOf,
     OptionalBody(request): OptionalBody<CancelRequest>,
 ) -> Reply {
-    ok(&state.service.cancel(&caller, path.run()?, &request).await?)
+    let done = state.service.cancel(&caller, path.run()?, &request).await?;
+    changed(done.did, &done)
 }
 
 pub(crate) async fn terminate(
@@ -28,7 +29,8 @@ pub(crate) async fn terminate(
     path: PathOf,
     OptionalBody(request): OptionalBody<TerminateRequest>,
 ) -> Reply {
-    ok(&state.service.terminate(&caller, path.run()?, &request).await?)
+    let done = state.service.terminate(&caller, path.run()?, &request).await?;
+    changed(done.did, &done)
 }
 
 pub(crate) async fn pause(
@@ -37,7 +39,8 @@ pub(crate) async fn pause(
     path: PathOf,
     OptionalBody(request): OptionalBody<PauseRequest>,
 ) -> Reply {
-    ok(&state.service.pause(&caller, path.run()?, &request).await?)
+    let done = state.service.pause(&caller, path.run()?, &request).await?;
+    changed(done.did, &done)
 }
 
 pub(crate) async fn resume(
@@ -46,7 +49,8 @@ pub(crate) async fn resume(
     path: PathOf,
     OptionalBody(EmptyRequest {}): OptionalBody<EmptyRequest>,
 ) -> Reply {
-    ok(&state.service.resume(&caller, path.run()?).await?)
+    let done = state.service.resume(&caller, path.run()?).await?;
+    changed(done.did, &done)
 }
 
 pub(crate) async fn wake(
@@ -55,7 +59,8 @@ pub(crate) async fn wake(
     path: PathOf,
     OptionalBody(request): OptionalBody<WakeRequest>,
 ) -> Reply {
-    ok(&state.service.wake(&caller, path.run()?, &request).await?)
+    let done = state.service.wake(&caller, path.run()?, &request).await?;
+    changed(done.did, &done)
 }
 
 pub(crate) async fn quarantine(
@@ -64,7 +69,8 @@ pub(crate) async fn quarantine(
     path: PathOf,
     OptionalBody(EmptyRequest {}): OptionalBody<EmptyRequest>,
 ) -> Reply {
-    ok(&state.service.quarantine(&caller, path.run()?).await?)
+    let done = state.service.quarantine(&caller, path.run()?).await?;
+    changed(done.did, &done)
 }
 
 pub(crate) async fn release(
@@ -73,7 +79,8 @@ pub(crate) async fn release(
     path: PathOf,
     OptionalBody(EmptyRequest {}): OptionalBody<EmptyRequest>,
 ) -> Reply {
-    ok(&state.service.release(&caller, path.run()?).await?)
+    let done = state.service.release(&caller, path.run()?).await?;
+    changed(done.did, &done)
 }
 
 pub(crate) async fn retry(
@@ -82,7 +89,8 @@ pub(crate) async fn retry(
     path: PathOf,
     OptionalBody(request): OptionalBody<RetryRunRequest>,
 ) -> Reply {
-    ok(&state.service.retry(&caller, path.run()?, &request).await?)
+    let done = state.service.retry(&caller, path.run()?, &request).await?;
+    changed(done.did, &done)
 }
 
 pub(crate) async fn restart(
@@ -103,7 +111,7 @@ pub(crate) async fn fork(
     JsonBody(request): JsonBody<ForkRequest>,
 ) -> Reply {
     match request.dry_run {
-        true => ok(&state.service.fork_plan(&caller, path.run()?, &request).await?),
+        true => unchanged(&state.service.fork_plan(&caller, path.run()?, &request).await?),
         false => created(&state.service.fork(&caller, path.run()?, &request).await?, &prefix),
     }
 }
@@ -119,7 +127,7 @@ pub(crate) async fn bulk(
     JsonBody(request): JsonBody<BulkRequest>,
 ) -> Reply {
     match request.dry_run {
-        true => ok(&state.service.preview_bulk(&caller, &request).await?),
+        true => unchanged(&state.service.preview_bulk(&caller, &request).await?),
         false => json(StatusCode::ACCEPTED, &state.service.start_bulk(&caller, &request).await?),
     }
 }
@@ -138,7 +146,8 @@ pub(crate) async fn stop_bulk(
 }
 
 pub(crate) async fn prune(State(state): State<AppState>, JsonBody(request): JsonBody<PruneRequest>) -> Reply {
-    ok(&state.service.prune(&request).await?)
+    let pruned = state.service.prune(&request).await?;
+    if request.dry_run || pruned.deleted == 0 { unchanged(&pruned) } else { ok(&pruned) }
 }
 
 /// The body of a request that has no fields.

@@ -5,14 +5,14 @@ use axum::http::header::{ETAG, IF_MATCH, LOCATION};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use outlast_api::{
-    BackfillRequest, PageRequest, Problem, ProblemCode, ScheduleDefinition, ScheduleFilter, ScheduleJson,
-    SchedulePauseRequest, SchedulePreviewRequest, SchedulesRequest,
+    BackfillRequest, DidWhat, PageRequest, Problem, ProblemCode, ScheduleDefinition, ScheduleFilter,
+    ScheduleJson, SchedulePauseRequest, SchedulePreviewRequest, SchedulesControlledJson, SchedulesRequest,
 };
 
 use super::control::EmptyRequest;
 use crate::body::{JsonBody, OptionalBody};
 use crate::extract::{By, PathOf, PrefixOf, QueryOf};
-use crate::reply::{Reply, json, no_content, ok};
+use crate::reply::{Reply, changed, json, no_content, ok, unchanged};
 use crate::state::AppState;
 
 pub(crate) async fn list(State(state): State<AppState>, QueryOf(filter): QueryOf<ScheduleFilter>) -> Reply {
@@ -67,7 +67,7 @@ pub(crate) async fn replace(
     };
     let id = path.text("id")?;
     let replaced = state.service.replace_schedule(&caller, id, &definition, expected.revision()).await?;
-    Ok(with_revision(ok(&replaced)?, &replaced.schedule))
+    Ok(with_revision(changed(replaced.did, &replaced)?, &replaced.schedule))
 }
 
 pub(crate) async fn delete(
@@ -87,7 +87,8 @@ pub(crate) async fn pause(
     path: PathOf,
     OptionalBody(request): OptionalBody<SchedulePauseRequest>,
 ) -> Reply {
-    ok(&state.service.pause_schedule(&caller, path.text("id")?, &request).await?)
+    let done = state.service.pause_schedule(&caller, path.text("id")?, &request).await?;
+    changed(done.did, &done)
 }
 
 pub(crate) async fn resume(
@@ -96,7 +97,8 @@ pub(crate) async fn resume(
     path: PathOf,
     OptionalBody(EmptyRequest {}): OptionalBody<EmptyRequest>,
 ) -> Reply {
-    ok(&state.service.resume_schedule(&caller, path.text("id")?).await?)
+    let done = state.service.resume_schedule(&caller, path.text("id")?).await?;
+    changed(done.did, &done)
 }
 
 pub(crate) async fn trigger(
@@ -105,7 +107,8 @@ pub(crate) async fn trigger(
     path: PathOf,
     OptionalBody(EmptyRequest {}): OptionalBody<EmptyRequest>,
 ) -> Reply {
-    ok(&state.service.trigger_schedule(&caller, path.text("id")?).await?)
+    let done = state.service.trigger_schedule(&caller, path.text("id")?).await?;
+    changed(done.did, &done)
 }
 
 pub(crate) async fn backfill(
@@ -114,7 +117,8 @@ pub(crate) async fn backfill(
     path: PathOf,
     JsonBody(request): JsonBody<BackfillRequest>,
 ) -> Reply {
-    ok(&state.service.backfill_schedule(&caller, path.text("id")?, &request).await?)
+    let done = state.service.backfill_schedule(&caller, path.text("id")?, &request).await?;
+    changed(done.did, &done)
 }
 
 pub(crate) async fn pause_many(
@@ -122,7 +126,7 @@ pub(crate) async fn pause_many(
     By(caller): By,
     JsonBody(request): JsonBody<SchedulesRequest>,
 ) -> Reply {
-    ok(&state.service.pause_schedules(&caller, &request).await?)
+    changed_some(&state.service.pause_schedules(&caller, &request).await?)
 }
 
 pub(crate) async fn resume_many(
@@ -130,7 +134,13 @@ pub(crate) async fn resume_many(
     By(caller): By,
     JsonBody(request): JsonBody<SchedulesRequest>,
 ) -> Reply {
-    ok(&state.service.resume_schedules(&caller, &request).await?)
+    changed_some(&state.service.resume_schedules(&caller, &request).await?)
+}
+
+/// The response to a request for many schedules, of which some may have changed.
+fn changed_some(done: &SchedulesControlledJson) -> Reply {
+    let is_changed = done.results.iter().any(|result| result.did == Some(DidWhat::Requested));
+    if is_changed { ok(done) } else { unchanged(done) }
 }
 
 /// The response with the revision of the schedule as its tag.

@@ -5,6 +5,7 @@ use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use outlast_api::{BatchRequest, Problem, SendRequest, StartRequest, StartedJson};
 
+use crate::audit::NothingChanged;
 use crate::body::JsonBody;
 use crate::enforce::ActedOn;
 use crate::extract::{By, PathOf, PrefixOf};
@@ -52,6 +53,9 @@ pub(crate) async fn send_to_token(
     let sent = state.service.send_to_token(&caller, token, request, key).await?;
     let mut response = ok(&sent)?;
     response.extensions_mut().insert(ActedOn(sent.run.id));
+    if matches!(sent.delivery.as_str(), "duplicate" | "closed") {
+        response.extensions_mut().insert(NothingChanged);
+    }
     Ok(response)
 }
 

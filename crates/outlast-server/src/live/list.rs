@@ -1,4 +1,4 @@
-//! `GET /api/live`: counts, the first page of a list of runs, and workers, as they change.
+//! `GET /api/live`: counts, the first page of a list of runs, workers and queues, as they change.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The feed of a list: polls counts, the first page of runs, and workers.
+//! The feed of a list: polls counts, the first page of runs, workers and queues.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -33,10 +33,8 @@ pub(crate) struct ListFeed {
 #[derive(Debug, Default)]
 struct ListState {
     ring: VecDeque<RingEvent>,
-    /// What the list shows now, as JSON: counts, runs and workers.
-    counts: Option<String>,
-    runs: BTreeMap<RunId, String>,
-    workers: BTreeMap<String, String>,
+    /// What the list shows now, as JSON.
+    shown: ListRead,
     is_unavailable: bool,
 }
 
@@ -80,11 +78,13 @@ impl ListFeed {
         let state = self.state.lock();
         let number = *self.latest.borrow();
         let id = self.id(number);
-        let counts = state.counts.iter().map(|json| ("counts", json));
-        let runs = state.runs.values().map(|json| ("run", json));
-        let workers = state.workers.values().map(|json| ("worker", json));
-        let text = counts.chain(runs).chain(workers).map(|(name, json)| event_of_json(name, Some(&id), json));
-        (text.collect(), number)
+        let ListRead { counts, runs, workers, queues } = &state.shown;
+        let counts = counts.iter().map(|json| ("counts", json));
+        let runs = runs.values().map(|json| ("run", json));
+        let workers = workers.values().map(|json| ("worker", json));
+        let queues = queues.values().map(|json| ("queue", json));
+        let all = counts.chain(runs).chain(workers).chain(queues);
+        (all.map(|(name, json)| event_of_json(name, Some(&id), json)).collect(), number)
     }
 
     /// The events after a number, and the number of the last one; `None` if they are not known any more.
@@ -138,12 +138,13 @@ async fn poll(service: Service, filter: LiveFilter, feed: Weak<ListFeed>) {
     }
 }
 
-/// What a poll has read.
-#[derive(Default)]
+/// What a poll has read, as JSON.
+#[derive(Debug, Default)]
 struct ListRead {
     counts: Option<String>,
     runs: BTreeMap<RunId, String>,
     workers: BTreeMap<String, String>,
+    queues: BTreeMap<String, String>,
 }
 
 async fn read(service: &Service, filter: &LiveFilter) -> Result<ListRead, Problem> {
@@ -166,6 +167,10 @@ async fn read(service: &Service, filter: &LiveFilter) -> Result<ListRead, Proble
                 read.workers =
                     workers.iter().map(|worker| (worker.session.to_string(), json(worker))).collect();
             }
+            LiveTopic::Queues => {
+                let queues = service.queues().await?.items;
+                read.queues = queues.iter().map(|queue| (queue.name.clone(), json(queue))).collect();
+            }
         }
     }
     Ok(read)
@@ -175,25 +180,34 @@ fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
+/// The events for what is gone, and for what is new or changed.
+fn differences<K: Ord>(
+    known: &BTreeMap<K, String>,
+    read: &BTreeMap<K, String>,
+    changed: &'static str,
+    gone: impl Fn(&K) -> (&'static str, String),
+) -> Found {
+    let left = known.keys().filter(|key| !read.contains_key(key)).map(gone);
+    let new = read.iter().filter(|(key, json)| known.get(key) != Some(json));
+    left.chain(new.map(|(_, json)| (changed, json.clone()))).collect()
+}
+
 impl ListState {
     /// The events that lead from what was known to what was read.
     fn compare(&mut self, read: ListRead) -> Found {
         let mut found = Found::new();
         self.is_unavailable = false;
-        if let Some(counts) = read.counts.filter(|counts| self.counts.as_ref() != Some(counts)) {
-            found.push(("counts", counts.clone()));
-            self.counts = Some(counts);
-        }
-        let gone = self.runs.keys().filter(|run| !read.runs.contains_key(*run));
-        found.extend(gone.map(|run| ("gone", json(&GoneJson { id: *run }))));
-        let changed = read.runs.iter().filter(|(run, json)| self.runs.get(run) != Some(json));
-        found.extend(changed.map(|(_, json)| ("run", json.clone())));
-        let left = self.workers.keys().filter(|worker| !read.workers.contains_key(*worker));
+        let known = std::mem::take(&mut self.shown);
         found
-            .extend(left.map(|worker| ("worker_gone", serde_json::json!({ "session": worker }).to_string())));
-        let changed = read.workers.iter().filter(|(worker, json)| self.workers.get(*worker) != Some(json));
-        found.extend(changed.map(|(_, json)| ("worker", json.clone())));
-        (self.runs, self.workers) = (read.runs, read.workers);
+            .extend(read.counts.clone().filter(|_| read.counts != known.counts).map(|json| ("counts", json)));
+        let gone_run = |run: &RunId| ("gone", json(&GoneJson { id: *run }));
+        found.extend(differences(&known.runs, &read.runs, "run", gone_run));
+        let gone_worker =
+            |worker: &String| ("worker_gone", serde_json::json!({ "session": worker }).to_string());
+        found.extend(differences(&known.workers, &read.workers, "worker", gone_worker));
+        let gone_queue = |queue: &String| ("queue_gone", serde_json::json!({ "name": queue }).to_string());
+        found.extend(differences(&known.queues, &read.queues, "queue", gone_queue));
+        self.shown = read;
         found
     }
 

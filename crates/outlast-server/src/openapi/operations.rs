@@ -165,14 +165,25 @@ fn history_schema(path: &str, schemas: &mut Schemas) -> RouteSchema {
         "/api/runs/{id}/streams" => new().returns_json(schemas.add::<StreamListJson>()),
         "/api/runs/{id}/streams/{name}" => new().query(CHUNKS).returns_json(schemas.add::<ChunkListJson>()),
         "/api/runs/{id}/live" => {
-            let names = &["hello", "event", "run", "end", "reset", "bye"];
+            let names = &["hello", "event", "operation", "run", "end", "reset", "bye"];
             live(names).query(RUN_LIVE).returns(204, Content::Nothing)
         }
         "/api/runs/{id}/streams/{name}/live" => {
             live(&["hello", "chunk", "restarted", "done", "reset", "bye"]).query(CHUNKS)
         }
         "/api/live" => {
-            let names = &["hello", "counts", "run", "gone", "worker", "worker_gone", "reset", "bye"];
+            let names = &[
+                "hello",
+                "counts",
+                "run",
+                "gone",
+                "worker",
+                "worker_gone",
+                "queue",
+                "queue_gone",
+                "reset",
+                "bye",
+            ];
             live(names).query(LIVE)
         }
         _ => new(),

@@ -80,3 +80,29 @@ async fn a_read_only_server_records_nothing() {
     assert_eq!(at.audit("").await, []);
     at.api.stop().await;
 }
+
+/// An operate key repeats requests that are allowed and change nothing. The records of what was done stay.
+#[tokio::test]
+async fn requests_that_change_nothing_are_recorded_at_a_bounded_rate() {
+    let at = Keys::open(|config| config).await;
+    let run = at.api.client.start_json("nap", 1, "1").await.unwrap().id().to_string();
+    let pause = format!("/api/runs/{run}/pause");
+    at.call(Role::Operate, Method::POST, &pause, None).await.expect(200);
+    for _ in 0..300 {
+        let missing = "/api/runs/run_00000000000000000000000000/cancel";
+        at.call(Role::Operate, Method::POST, missing, None).await.expect(404);
+        at.call(Role::Operate, Method::POST, &pause, None).await.expect(200);
+        at.call(Role::Read, Method::POST, &pause, None).await.expect(403);
+    }
+    let dry = Some(json!({ "action": "cancel", "query": {}, "dry_run": true }).to_string());
+    at.call(Role::Operate, Method::POST, "/api/bulk", dry).await.expect(200);
+    at.call(Role::Operate, Method::POST, &format!("/api/runs/{run}/resume"), None).await.expect(200);
+    let count = async |query: &str| at.audit(&format!("limit=1000&{query}")).await.len();
+    assert_eq!(count("actor=operate&outcome=done").await, 2, "all that was done is recorded");
+    let unchanged = count("actor=operate&outcome=unchanged").await;
+    let failed = count("actor=operate&outcome=failed").await;
+    assert_eq!((unchanged, failed), (250, 250), "of one caller 500, whatever they are");
+    assert_eq!(count("actor=operate&outcome=intended").await, 0);
+    assert_eq!(count("actor=read&outcome=refused").await, 300, "each caller has its own limit");
+    at.api.stop().await;
+}

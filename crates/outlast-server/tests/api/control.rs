@@ -174,6 +174,9 @@ async fn runs_that_ended_before_a_time_are_pruned() {
     api.output(&id).await;
     let prune = |time: &str| api.post("/api/world/prune", json!({ "ended_before": time }));
     assert_eq!(prune("2000-01-01T00:00:00Z").await.expect(200).json()["deleted"], 0);
+    let dry = json!({ "ended_before": "2999-01-01T00:00:00Z", "dry_run": true });
+    let counted = api.post("/api/world/prune", dry).await.expect(200).json();
+    assert_eq!(counted, json!({ "deleted": 1, "more": false }), "nothing is deleted yet");
     assert_eq!(prune("2999-01-01T00:00:00Z").await.expect(200).json()["deleted"], 1);
     api.get(&format!("/api/runs/{id}")).await.expect(404).refused(ProblemCode::NotFound);
     api.stop().await;

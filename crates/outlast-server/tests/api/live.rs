@@ -205,9 +205,49 @@ async fn a_live_list_shows_new_changed_and_removed_runs_and_resumes() {
     assert_eq!(unknown.next().await.unwrap().name, "hello");
     assert_eq!(unknown.next().await.unwrap().data, json!({ "reason": "unknown_position" }));
     assert!(unknown.next_named("counts").await.is_some(), "then everything again");
-    for query in ["topics=colours", "cursor=x", "text=x", "mark=x"] {
+    for query in ["topics=colours", "topics=queue", "cursor=x", "text=x", "mark=x"] {
         assert_eq!(Stream::open(&api, &format!("/api/live?{query}"), None).await.status, 400, "{query}");
     }
+    api.stop().await;
+}
+
+#[tokio::test]
+async fn an_operation_that_changes_is_sent_behind_its_events() {
+    let api = Api::local().await;
+    let id = api.start("approval", Value::Null).await;
+    let mut stream = Stream::open(&api, &format!("/api/runs/{id}/live?from=1"), None).await;
+    let hook = format!("/api/runs/{id}/hooks/decision");
+    // The feed exists as soon as it has told the row.
+    stream.next_named("run").await.unwrap();
+    api.post(&hook, json!({ "payload": 1 })).await.expect(200);
+    let completed = loop {
+        let operation = stream.next_named("operation").await.unwrap().data;
+        assert!(operation["input"].is_null() && operation["output"].is_null(), "{operation}");
+        if operation["status"] == "completed" {
+            break operation;
+        }
+    };
+    assert_eq!((&completed["kind"], &completed["name"]), (&json!("hook"), &json!("decision")));
+    assert!(stream.next_named("end").await.is_some());
+    api.stop().await;
+}
+
+#[tokio::test]
+async fn a_list_of_queues_tells_what_came_changed_and_went() {
+    let api = Api::local().await;
+    let path = "/api/live?topics=queues";
+    let mut stream = Stream::open(&api, path, None).await;
+    let served = stream.next_named("queue").await.unwrap();
+    assert_eq!((&served.data["name"], &served.data["workers"]), (&json!("default"), &json!(1)));
+    let start = json!({ "workflow": "nap", "input": 1, "queue": "gpu" });
+    let run = api.post("/api/runs", start).await.expect(201).json()["id"].as_str().unwrap().to_owned();
+    let ready = stream.next_named("queue").await.unwrap();
+    assert_eq!((&ready.data["name"], &ready.data["ready"]), (&json!("gpu"), &json!(1)));
+    api.post(&format!("/api/runs/{run}/terminate"), json!({})).await.expect(200);
+    let gone = stream.next_named("queue_gone").await.unwrap();
+    assert_eq!(gone.data, json!({ "name": "gpu" }));
+    let mut resumed = Stream::open(&api, path, ready.id.as_deref()).await;
+    assert_eq!(resumed.next_named("queue_gone").await.unwrap(), gone, "with the same id and data");
     api.stop().await;
 }
 

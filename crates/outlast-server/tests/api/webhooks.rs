@@ -250,6 +250,22 @@ async fn at_most_128_requests_wait_and_a_stopping_server_answers_them() {
 }
 
 #[tokio::test]
+async fn the_api_and_metrics_can_be_switched_off() {
+    let all = ["/api/runs", "/api/me", "/openapi.json", "/metrics", "/livez", "/readyz"];
+    let statuses = async |config: Config| {
+        let api = api(config).await;
+        let mut statuses = Vec::new();
+        for path in all {
+            statuses.push(api.get(path).await.status.as_u16());
+        }
+        api.stop().await;
+        statuses
+    };
+    assert_eq!(statuses(Config::local().without_api()).await, [404, 404, 404, 200, 200, 200]);
+    assert_eq!(statuses(Config::local().without_metrics()).await[2..], [200, 404, 200, 200]);
+}
+
+#[tokio::test]
 async fn webhooks_can_be_switched_off_and_a_server_that_only_reads_accepts_none() {
     let off = api(strict().without_webhooks()).await;
     open(&off, "paid", "t1").await;

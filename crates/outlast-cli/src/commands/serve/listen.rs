@@ -28,16 +28,13 @@ impl OpenSocket {
     /// Listens on a Unix socket. Without access keys, only the user of the process may connect; with them, its group too.
     #[cfg(unix)]
     pub(crate) fn unix(path: &Path, is_for_group: bool) -> Result<Self, CommandError> {
-        use std::os::unix::fs::PermissionsExt;
         let failed = |error: std::io::Error| {
             CommandError::failure(format!("cannot listen on `{}`: {error}", path.display()))
         };
         remove_left_over(path)?;
-        let listener = tokio::net::UnixListener::bind(path).map_err(failed)?;
-        let socket = UnixSocket { listener, file: SocketFile(path.to_owned()) };
         let mode = if is_for_group { 0o660 } else { 0o600 };
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).map_err(failed)?;
-        Ok(Self::Unix(socket))
+        let listener = bind_private(path, mode).map_err(failed)?;
+        Ok(Self::Unix(UnixSocket { listener, file: SocketFile(path.to_owned()) }))
     }
 
     #[cfg(not(unix))]
@@ -88,6 +85,36 @@ impl Drop for SocketFile {
     }
 }
 
+/// Listens on a new socket that has its permissions from the moment at which others can open it.
+///
+/// `bind` creates the file with the permissions of the umask, which may let everybody connect until they are changed. So the
+/// socket is created in a folder that only this user can enter, and moved to its path when it is ready.
+#[cfg(unix)]
+fn bind_private(path: &Path, mode: u32) -> std::io::Result<tokio::net::UnixListener> {
+    use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+    // The path of a socket has about 100 bytes, so the names are short.
+    let folder = PrivateFolder(path.with_file_name(format!(".o{:x}", std::process::id())));
+    std::fs::DirBuilder::new().mode(0o700).create(&folder.0)?;
+    let hidden = folder.0.join("s");
+    let listener = tokio::net::UnixListener::bind(&hidden)?;
+    std::fs::set_permissions(&hidden, std::fs::Permissions::from_mode(mode))?;
+    std::fs::rename(&hidden, path)?;
+    Ok(listener)
+}
+
+/// A folder that is removed, with a socket in it, when this is dropped.
+#[cfg(unix)]
+struct PrivateFolder(PathBuf);
+
+#[cfg(unix)]
+impl Drop for PrivateFolder {
+    fn drop(&mut self) {
+        // If they are gone already, there is nothing to do.
+        let _ = std::fs::remove_file(self.0.join("s"));
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
 /// Removes the socket of a process that was killed. A socket that is in use, and a file of another kind, are refused.
 #[cfg(unix)]
 fn remove_left_over(path: &Path) -> Result<(), CommandError> {
@@ -108,6 +135,42 @@ fn remove_left_over(path: &Path) -> Result<(), CommandError> {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
+
+    /// Nobody else can connect before the permissions are set: what a folder that others may enter shows is either nothing
+    /// or the finished socket.
+    #[tokio::test]
+    async fn a_socket_has_its_permissions_when_others_see_it() {
+        use std::os::unix::fs::PermissionsExt;
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("outlast.sock");
+        let is_done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let watching = scope.spawn(|| {
+                let mut seen = std::collections::BTreeSet::new();
+                while !is_done.load(Ordering::Relaxed) {
+                    for entry in std::fs::read_dir(folder.path()).unwrap().flatten() {
+                        if let Ok(found) = entry.metadata() {
+                            seen.insert((found.is_dir(), found.permissions().mode() & 0o777));
+                        }
+                    }
+                }
+                seen
+            });
+            for _ in 0..200 {
+                drop(OpenSocket::unix(&path, true).unwrap());
+            }
+            let open = OpenSocket::unix(&path, true).unwrap();
+            let connected = std::os::unix::net::UnixStream::connect(&path);
+            is_done.store(true, Ordering::Relaxed);
+            for (is_folder, mode) in watching.join().unwrap() {
+                assert_eq!(mode, if is_folder { 0o700 } else { 0o660 });
+            }
+            assert!(connected.is_ok(), "a socket that was moved accepts connections");
+            drop(open);
+        });
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left");
+    }
 
     #[tokio::test]
     async fn a_socket_of_a_killed_process_is_replaced_and_nothing_else() {
