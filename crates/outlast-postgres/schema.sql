@@ -1806,7 +1806,7 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.fork_v3(at_ bigint, row_ json, of_ text, before_ bigint, copied_ bigint, turns_ json, events_ text[], messages_ json, bodies_ text[], raws_ bytea[], limits_ bigint[], OUT code text, OUT moment bigint)
+CREATE OR REPLACE FUNCTION outlast.fork_v3(at_ bigint, row_ json, of_ text, before_ bigint, copied_ bigint, turns_ json, events_ text[], messages_ json, bodies_ text[], raws_ bytea[], limits_ bigint[], ranges_ json, OUT code text, OUT moment bigint)
  RETURNS record
  LANGUAGE plpgsql
 AS $function$
@@ -1829,8 +1829,8 @@ BEGIN
         code := 'none';
         RETURN;
     END IF;
-    SELECT count(*) INTO found_ FROM "outlast".turns t WHERE t.run = of_ AND t.seq < before_
-        AND t.seq NOT IN (SELECT n.seq FROM json_to_recordset(turns_) AS n (seq bigint));
+    SELECT count(*) INTO found_ FROM json_to_recordset(ranges_) AS n (first bigint, last bigint)
+    JOIN "outlast".turns t ON t.run = of_ AND t.seq BETWEEN n.first AND n.last;
     IF found_ <> copied_ THEN
         code := 'changed';
         RETURN;
@@ -1846,9 +1846,9 @@ BEGIN
     END IF;
     PERFORM "outlast".forget_v3(ARRAY[a.run]);
     INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
-    SELECT a.run, t.seq, t.next_seq, t.id, t.at, t.build, t.events FROM "outlast".turns t
-    WHERE t.run = of_ AND t.seq < before_
-        AND t.seq NOT IN (SELECT n.seq FROM json_to_recordset(turns_) AS n (seq bigint));
+    SELECT a.run, t.seq, t.next_seq, t.id, t.at, t.build, t.events
+    FROM json_to_recordset(ranges_) AS n (first bigint, last bigint)
+    JOIN "outlast".turns t ON t.run = of_ AND t.seq BETWEEN n.first AND n.last;
     GET DIAGNOSTICS found_ = ROW_COUNT;
     IF found_ <> copied_ THEN
         RAISE EXCEPTION 'turns of the forked run were deleted meanwhile' USING ERRCODE = '40001';

@@ -9,7 +9,7 @@ use rustix::process::{Signal, getpid, kill_process};
 /// A world that counts its commit points, and kills its own process with SIGKILL at one of them.
 ///
 /// Every call that may write has two points: just before it, when nothing is written, and just after its answer, when
-/// everything is written and the caller has not got the answer. These calls are `start`, `send`, `join`, `claim`,
+/// everything is written and the caller has not got the answer. These calls are `start`, `fork`, `send`, `join`, `claim`,
 /// `commit`, `leave`, `takeover`, `resume`, `deliver` and `prune`. A claim without a run has only the first point. A
 /// beat has none, because its time does not depend on the program.
 ///
@@ -60,10 +60,10 @@ impl KillerWorld {
 /// Whether a call of this method may write, at a time that depends on the program.
 fn has_points(method: WorldMethod) -> bool {
     use WorldMethod::{
-        Claim, Commit, Deliver, Join, Leave, Prune, Reopen, Resume, Send, Start, Takeover, WriteChunks,
+        Claim, Commit, Deliver, Fork, Join, Leave, Prune, Reopen, Resume, Send, Start, Takeover, WriteChunks,
     };
     let is_session = matches!(method, Join | Claim | Commit | WriteChunks | Leave | Takeover | Deliver);
-    is_session || matches!(method, Start | Send | Resume | Reopen | Prune)
+    is_session || matches!(method, Start | Fork | Send | Resume | Reopen | Prune)
 }
 
 impl WorldWrapper for KillerWorld {

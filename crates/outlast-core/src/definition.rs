@@ -67,15 +67,21 @@ impl WorkflowSummary {
         self
     }
 
-    /// The record of the definition. A build whose name is too long for an id is named by its beginning.
+    /// The record of the definition.
     pub fn to_record(&self) -> NewRecord {
-        let mut id = format!("{}/{}/{}", self.workflow, self.version, self.build);
-        if id.len() > RECORD_ID_BYTES_MAX {
-            let end = (0..=RECORD_ID_BYTES_MAX).rev().find(|end| id.is_char_boundary(*end));
-            id.truncate(end.unwrap_or_default());
-        }
+        let id = definition_id(&self.workflow, self.version, &self.build);
         NewRecord { id, body: serde_json::to_string(self).unwrap_or_default() }
     }
+}
+
+/// The id of the record of a definition. A build whose name is too long for an id is named by its beginning.
+pub fn definition_id(workflow: &str, version: u32, build: &str) -> String {
+    let mut id = format!("{workflow}/{version}/{build}");
+    if id.len() > RECORD_ID_BYTES_MAX {
+        let end = (0..=RECORD_ID_BYTES_MAX).rev().find(|end| id.is_char_boundary(*end));
+        id.truncate(end.unwrap_or_default());
+    }
+    id
 }
 
 impl DefinitionView {

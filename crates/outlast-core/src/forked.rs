@@ -3,8 +3,9 @@
 //! How a fork proceeds:
 //!
 //! 1. The client reads the history and computes a [`ForkPlan`]; a dry run shows it.
-//! 2. [`World::fork`](crate::World::fork) stores the new run: its row, and the turns before the cut. Turns are copied
-//!    as they are, except those that the client has [rewritten](ForkPlan::rewrite): the beginning names the
+//! 2. [`World::fork`](crate::World::fork) stores the new run: its row, and the turns before the cut that a replay needs.
+//!    Those that it skips stay behind, as if they were deleted: earlier generations and iterations, of which there may be
+//!    many. Turns are copied as they are, except those that the client has [rewritten](ForkPlan::rewrite): the beginning names the
 //!    [`ForkOrigin`] instead of a key, parent and deadline, and the last turn ends at the cut.
 //! 3. The worker that claims the run replays the copied events. Its next turn begins with `run_forked`: from there on the
 //!    run is on its own. Operations that are open are asked for again; what belongs to the other run is forgotten.
@@ -18,6 +19,7 @@ mod refusal;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -50,6 +52,10 @@ pub struct ForkOrigin {
     /// The operations that got other outcomes, by messages in the inbox.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<u64>,
+    /// The digest of the other outcomes before the codec, as hexadecimal digits, with those of recorded values. A
+    /// repeated call is recognized by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
     /// Who asked for it, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,
@@ -77,7 +83,9 @@ pub struct Fork {
     pub origin: ForkOrigin,
     /// The turns that are not copied as they are, in order. The last one ends before event `at` of the origin.
     pub rewritten: Vec<TurnRecord>,
-    /// The number of the other turns that are copied.
+    /// The turns that are copied as they are, by the numbers of their first events: those that a replay needs, in order.
+    pub ranges: Vec<RangeInclusive<u64>>,
+    /// The number of the turns in these ranges.
     pub copied: u64,
     /// The number of the first event that a replay of the run needs.
     pub replay_from: u64,
@@ -111,6 +119,12 @@ impl Fork {
         if self.start.key.is_some() || self.start.parent.is_some() || self.start.deadline.is_some() {
             return invalid("has a key, a parent or a deadline");
         }
+        let is_rewritten = |range: &RangeInclusive<u64>| {
+            *range.end() >= at || self.rewritten.iter().any(|turn| range.contains(&turn.seq))
+        };
+        if self.ranges.iter().any(is_rewritten) {
+            return invalid("copies a turn that is rewritten, or behind its cut");
+        }
         if self.messages.iter().any(|message| message.run != id) {
             return invalid("has a message to another run");
         }
@@ -125,11 +139,6 @@ impl Fork {
             format: format.unwrap_or(started.format),
             ..started
         })
-    }
-
-    /// The first events of the turns that are not copied as they are.
-    pub fn rewritten_turns(&self) -> Vec<u64> {
-        self.rewritten.iter().map(|turn| turn.seq).collect()
     }
 }
 
@@ -182,6 +191,8 @@ fn rewritten_turn(turn: TurnRecord, origin: &ForkOrigin, values: &BTreeMap<OpNum
         Event::RunStarted(started) => Event::from(forked_start(&started, origin)),
         Event::RunContinued(mut continued) => {
             continued.started = forked_start(&continued.started, origin);
+            // They are not copied.
+            continued.previous = Vec::new();
             Event::RunContinued(continued)
         }
         Event::ValueRecorded { op, name, value } => {

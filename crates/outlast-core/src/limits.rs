@@ -90,7 +90,7 @@ pub const RECORDS_MAX: usize = 100_000;
 pub const RECORDS_BATCH_MAX: usize = 1_000;
 
 /// Definitions of workflows that are kept: one per workflow, version and build. The ones that no worker has joined with for
-/// the longest are deleted first.
+/// the longest are deleted first, and those of workers that are joined never.
 pub const DEFINITIONS_MAX: usize = 500;
 
 /// Names of steps, and names of queues, in one definition.

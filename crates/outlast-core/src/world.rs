@@ -268,9 +268,8 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
 
     /// Starts a run with the events of another one before a cut: one atomic change. The run is `pending` and ready at once,
     /// with the row of its start, the columns of the fork, the turns, and the messages in its inbox. The
-    /// turns are those of the other run before event `at` of the origin, with their numbers, times, ids and builds; the
-    /// rewritten ones stand in the place of those with the same first events. The last turn of the row is the last of
-    /// them. Its format is at least that of the other run, and that of its rewritten turns. Neither row nor history of the
+    /// turns are those of the other run in the ranges, with their numbers, times, ids and builds, and the rewritten
+    /// ones, in the order of their numbers. The last turn of the row is the last of the rewritten ones. Its format is at least that of the other run, and that of its rewritten turns. Neither row nor history of the
     /// other run changes, and none of the two depends on the other afterwards.
     ///
     /// Repeating it with the same run id returns the first result, also if the other run was deleted since.

@@ -20,9 +20,8 @@ impl State {
         }
         let RowChange { turn, turn_at, next_event, columns, format, .. } = fork.row(now)?;
         let of = self.get(fork.origin.of)?;
-        let rewritten = fork.rewritten_turns();
-        let mut turns: Vec<TurnRecord> = of.history.clone();
-        turns.retain(|turn| turn.seq < fork.origin.at && !rewritten.contains(&turn.seq));
+        let is_copied = |turn: &&TurnRecord| fork.ranges.iter().any(|range| range.contains(&turn.seq));
+        let mut turns: Vec<TurnRecord> = of.history.iter().filter(is_copied).cloned().collect();
         if turns.len() as u64 != fork.copied {
             return Err(not_forkable(fork.origin.of));
         }

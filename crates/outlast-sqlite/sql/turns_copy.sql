@@ -1,4 +1,4 @@
--- Copies the turns of a run before an event to another run, except those in the list, which is a JSON array.
+-- Copies the turns of a run in ranges of first events, which are a JSON array of pairs, to another run.
 INSERT INTO turns (run, seq, id, at, build, events)
-SELECT ?2, seq, id, at, build, events FROM turns
-WHERE run = ?1 AND seq < ?3 AND seq NOT IN (SELECT value FROM json_each(?4))
+SELECT ?2, turns.seq, turns.id, turns.at, turns.build, turns.events FROM json_each(?3) AS range
+CROSS JOIN turns ON turns.run = ?1 AND turns.seq BETWEEN range.value ->> 0 AND range.value ->> 1

@@ -1,5 +1,6 @@
 //! A rehearsal: one workflow function, driven by a test that plays everybody else.
 
+mod forks;
 mod open;
 mod report;
 mod tokens;

@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use outlast::prelude::*;
-use outlast::{Status, TokenDelivery};
-use outlast_testkit::{Rehearsal, TestWorld, torture};
+use outlast::{OpNumber, Status, TokenDelivery};
+use outlast_testkit::{CrashPoint, Rehearsal, TestWorld, torture};
 
 #[step]
 async fn book(what: String) -> Result<u32, StepError> {
@@ -135,4 +135,99 @@ async fn a_test_world_advances_to_the_third_firing_of_a_schedule() {
         assert_eq!(night, "2030-01-03T03:00:00.000000Z");
         world.stop().await.unwrap();
     }
+}
+
+/// Its operations are the flight (0) and its compensation, the hook (2), and the hotel (3).
+#[workflow]
+async fn forked_travel(ctx: Context) -> Result<u32, Error> {
+    let flight = ctx.step(book, "flight").undo(cancel_booking).await?;
+    let nights = ctx.hook::<u32>("nights").timeout("1d").await?;
+    let hotel = ctx.step(book, "hotel").await?;
+    Ok(flight + nights * hotel)
+}
+
+#[test]
+fn a_rehearsal_is_forked_with_another_outcome_and_without_the_compensations_of_the_other_run() {
+    let mut run = Rehearsal::of(forked_travel, ());
+    run.completes(book, 6);
+    run.advances("1h");
+    let before_hotel = run.events();
+    let mut fork = run.forks_at(before_hotel);
+    run.receives("nights", &2);
+    run.fails(book, StepError::fatal("no room"));
+    run.asks_for(cancel_booking, undo("flight", Some(6)));
+    run.completes(cancel_booking, ());
+    // The wait of the fork has its full time again, and the flight is the other run's.
+    fork.advances("23h");
+    fork.waits_for_hook("nights");
+    fork.receives("nights", &3);
+    fork.fails(book, StepError::fatal("no room"));
+    assert_eq!((fork.status(), fork.open()), (Some(Status::Failed), Vec::new()));
+    // The other run compensates, so it is forked where it did not.
+    let mut cheap = run.forks_with(0, &1);
+    cheap.receives("nights", &1);
+    cheap.completes(book, 10);
+    assert_eq!(cheap.output().unwrap(), 11);
+    assert_eq!(cheap.forks_with(2, &5).forks_with(3, &10).output().unwrap(), 51);
+}
+
+#[tokio::test]
+async fn a_fork_in_a_test_world_survives_a_crash() {
+    for builder in [TestWorld::builder(), TestWorld::builder().on_sqlite()] {
+        let world =
+            builder.register((forked_travel, cancel_booking)).mock(book, |what| Ok(what.len() as u32));
+        let world = world.start().await;
+        let run = world.client().start(forked_travel, ()).await.unwrap();
+        world.wait_for_hook(&run, "nights").await;
+        run.send("nights", &2).await.unwrap();
+        assert_eq!(world.run_until_done(&run).await.unwrap(), 16);
+        world.crash_worker(CrashPoint::before_commit());
+        let fork = run.fork().with_output(OpNumber(2), &3).await.unwrap();
+        assert_eq!(world.run_until_done(&fork).await.unwrap(), 21);
+        assert_eq!((world.crashes(), fork.view().await.unwrap().forked_from()), (1, Some(run.id())));
+        world.stop().await.unwrap();
+    }
+}
+
+/// Three iterations, each with a step and a wait.
+#[workflow]
+async fn chapters(ctx: Context) -> Result<u32, Error> {
+    let read = ctx.iterate("chapter", 0u32, async |ctx: Context, pages: u32| {
+        let pages = pages + ctx.step(book, format!("chapter {pages}")).await?;
+        ctx.hook::<()>("next").await?;
+        Ok(if pages > 10 { Next::Done(pages) } else { Next::Again(pages) })
+    });
+    read.await
+}
+
+#[test]
+fn iterations_are_rehearsed_one_after_the_other() {
+    let mut run = Rehearsal::of(chapters, ());
+    for (input, pages) in [("chapter 0", 4), ("chapter 4", 5), ("chapter 9", 6)] {
+        run.asks_for(book, input.to_owned());
+        run.completes(book, pages);
+        run.receives("next", &());
+    }
+    assert_eq!(run.output().unwrap(), 15);
+}
+
+#[tokio::test]
+async fn iterations_survive_a_crash_at_every_commit() {
+    let torture = torture(chapters, ()).mock(book, |_| Ok(4));
+    let report = torture.answer("next", &()).answer("next", &()).answer("next", &()).await;
+    assert!(report.commits() >= 6, "{report}");
+}
+
+/// One night after the other, with firings that it is told about.
+#[tokio::test]
+async fn a_schedule_in_a_test_world_survives_a_crash_of_the_worker() {
+    let world = TestWorld::builder().register(nightly).start().await;
+    world.client().schedule("report").every("1d").start(nightly, ()).await.unwrap();
+    for nth in 1..4 {
+        world.crash_worker(CrashPoint::after_commit());
+        let firing = world.advance_to_firing("report", nth).await;
+        world.run_until_done(&world.client().handle::<String>(firing.run)).await.unwrap();
+    }
+    assert_eq!(world.crashes(), 3);
+    world.stop().await.unwrap();
 }

@@ -58,6 +58,7 @@ mod mechanics {
     mod rejected_payloads;
     mod release;
     mod replies;
+    mod reserved_names;
     mod restart_and_delete;
     mod retention;
     mod retried_runs;

@@ -49,6 +49,10 @@ pub enum MomentKind {
     Woken,
     /// Its compensations began.
     Compensating,
+    /// It had ended, and was retried from this operation.
+    Retried(u64),
+    /// The events before are copies of those of this run.
+    Forked(RunId),
     /// Another build continued it.
     Build(String),
 }
@@ -99,6 +103,8 @@ fn moment(event: &Event) -> Option<MomentKind> {
         Event::CancelRequested { reason, .. } => Some(MomentKind::CancelRequested(reason.clone())),
         Event::TimerWoken { .. } => Some(MomentKind::Woken),
         Event::RunCompensating { .. } => Some(MomentKind::Compensating),
+        Event::RunRetried(retried) => Some(MomentKind::Retried(retried.reopens.0)),
+        Event::RunForked(forked) => Some(MomentKind::Forked(forked.of)),
         _ => None,
     }
 }
@@ -122,4 +128,35 @@ fn arrivals(history: &[TurnRecord]) -> BTreeMap<u64, Timestamp> {
         }
     }
     arrivals
+}
+
+#[cfg(test)]
+mod tests {
+    use outlast_core::{OpNumber, Payload, RunForked, RunRetried, TurnId};
+
+    use super::*;
+
+    #[test]
+    fn retries_and_forks_are_moments() {
+        let of = RunId::from_bits(7);
+        let forked = RunForked { of, next_op: OpNumber(1), restarts: Vec::new(), renews: Vec::new() };
+        let retried = RunRetried {
+            from: 1,
+            reopens: OpNumber(0),
+            next_op: OpNumber(1),
+            restarts: Vec::new(),
+            renews: Vec::new(),
+            adoptable: Vec::new(),
+            deadline: None,
+            message: MessageId::from_bits(1),
+            reason: String::new(),
+            actor: None,
+        };
+        let completed = Event::StepCompleted { op: OpNumber(0), output: Payload::null() };
+        let events = vec![completed, Event::RunForked(forked.into()), Event::RunRetried(retried.into())];
+        let at = Timestamp::from_micros(5);
+        let turn = TurnRecord { id: TurnId::from_bits(1), seq: 0, at, build: "b".into(), events };
+        let moment = |kind| RunMoment { at, next_op: 1, kind };
+        assert_eq!(moments(&[turn]), [moment(MomentKind::Forked(of)), moment(MomentKind::Retried(0))]);
+    }
 }

@@ -39,6 +39,7 @@ async fn new_fork(case: &Case, of: RunId, at: u64) -> Fork {
     Fork {
         rewritten: plan.rewrite(rewritten, &origin, &BTreeMap::new()),
         start,
+        ranges: plan.ranges().to_vec(),
         copied: plan.copied(),
         replay_from: plan.replay_from(),
         continued: plan.continued(),
@@ -105,6 +106,23 @@ pub async fn forking_again_with_the_same_id_changes_nothing(case: Case) {
     assert_eq!(case.world.fork(fork).await, Ok(first));
     assert_eq!((case.status(first.run).await, case.view(first.run).await.sent), (Status::Completed, 1));
     assert_eq!(case.counts().await[&Status::Completed], 1);
+}
+
+/// What a replay skips stays behind.
+pub async fn a_fork_copies_only_the_turns_in_its_ranges(case: Case) {
+    let worker = case.join("wf").await;
+    let of = worked(&case, &worker).await;
+    let whole = new_fork(&case, of, 6).await;
+    assert_eq!((&whole.ranges[..], whole.copied), (&[1..=2][..], 2));
+    for range in [1..=4, 6..=6] {
+        let wrong = Fork { ranges: vec![range], copied: 1, ..whole.clone() };
+        assert_refused!(case.world.fork(wrong).await, Invalid);
+    }
+    let fork = Fork { ranges: vec![2..=3], copied: 1, ..whole };
+    case.world.fork(fork.clone()).await.expect("a run is forked");
+    let copy = turns(&case, fork.start.run).await;
+    assert_eq!(copy.iter().map(|turn| turn.seq).collect::<Vec<_>>(), [0, 2, 4]);
+    assert_eq!(case.world.event_count(fork.start.run).await, Ok(6));
 }
 
 /// The two runs do not depend on each other.

@@ -1,6 +1,7 @@
 //! What a fork of a run would do, computed from its history alone.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::outputs::replaced_outcomes;
@@ -44,7 +45,9 @@ pub struct ForkPlan {
     started: RunStarted,
     /// The first events of the turns that the fork does not copy as they are.
     rewrites: Vec<u64>,
-    /// The number of the other turns before the cut.
+    /// The turns that are copied as they are, by the numbers of their first events.
+    ranges: Vec<RangeInclusive<u64>>,
+    /// The number of turns in these ranges.
     copied: u64,
     /// The first event that a replay needs.
     replay_from: u64,
@@ -98,6 +101,8 @@ impl ForkPlan {
             return Err(ForkRefusal::AtMostOnce(once.op, once.name.clone()));
         }
         let rewrites = rewrites(&before, &replayed);
+        let replay_from = replay_from(&before, at);
+        let (ranges, copied) = copied_turns(&before, replay_from, &rewrites);
         Ok(Self {
             at,
             events,
@@ -105,9 +110,10 @@ impl ForkPlan {
             later: later_operations(history, at),
             outputs,
             requested_at,
-            copied: (before.len() - rewrites.len()) as u64,
+            ranges,
+            copied,
             rewrites,
-            replay_from: replay_from(&before, at),
+            replay_from,
             generation: replayed.begin.generation,
             started: replayed.begin.started,
         })
@@ -148,7 +154,12 @@ impl ForkPlan {
         &self.rewrites
     }
 
-    /// The number of the other turns that are copied.
+    /// The turns that are copied as they are, by the numbers of their first events.
+    pub fn ranges(&self) -> &[RangeInclusive<u64>] {
+        &self.ranges
+    }
+
+    /// The number of turns in these ranges.
     pub fn copied(&self) -> u64 {
         self.copied
     }
@@ -163,11 +174,11 @@ impl ForkPlan {
         self.generation - 1
     }
 
-    /// Where the events of the fork come from.
+    /// Where the events of the fork come from, without the digest of other outcomes.
     pub fn origin(&self, of: RunId, actor: Option<String>) -> ForkOrigin {
         let seed = self.started.forked.as_ref().map_or(of, |origin| origin.seed);
         let outputs = self.outputs.iter().filter(|output| output.kind.is_some()).map(|output| output.op.0);
-        ForkOrigin { of, at: self.at, seed, outputs: outputs.collect(), actor }
+        ForkOrigin { of, at: self.at, seed, outputs: outputs.collect(), digest: None, actor }
     }
 
     /// The turns as the fork records them, of the turns of the other run. `values` replace recorded values.
@@ -320,4 +331,31 @@ fn rewrites(before: &[TurnRecord], replayed: &ReplayHistory) -> Vec<u64> {
     let first = before.first().filter(|turn| turn.seq == 0).map(|turn| turn.seq);
     let last = before.last().map(|turn| turn.seq);
     BTreeSet::from_iter([first, begin, last].into_iter().flatten()).into_iter().collect()
+}
+
+/// The turns that a fork copies as they are, and their number: those that a replay needs. What it skips stays behind, so
+/// that a fork of a run with a long past costs as little as a claim of that run.
+fn copied_turns(
+    before: &[TurnRecord],
+    replay_from: u64,
+    rewrites: &[u64],
+) -> (Vec<RangeInclusive<u64>>, u64) {
+    let mut needed: Vec<_> = before.iter().filter(|turn| turn.seq >= replay_from).cloned().collect();
+    // Turns that are added may need others, once.
+    for _ in 0..2 {
+        let missing = missing_turns(&needed);
+        let is_missing = |seq: u64| {
+            missing.single.contains(&seq) || missing.ranges.iter().any(|range| range.contains(&seq))
+        };
+        needed.extend(before.iter().filter(|turn| is_missing(turn.seq)).cloned());
+        needed.sort_by_key(|turn| turn.seq);
+        needed.dedup_by_key(|turn| turn.seq);
+    }
+    let needed: BTreeSet<u64> = needed.iter().map(|turn| turn.seq).collect();
+    let is_copied = |turn: &TurnRecord| needed.contains(&turn.seq) && !rewrites.contains(&turn.seq);
+    let parts = before.chunk_by(|one, other| is_copied(one) == is_copied(other));
+    let copied = parts.filter(|part| is_copied(&part[0]));
+    let range = |part: &[TurnRecord]| part[0].seq..=part[part.len() - 1].seq;
+    let (ranges, counts): (Vec<_>, Vec<_>) = copied.map(|part| (range(part), part.len() as u64)).unzip();
+    (ranges, counts.into_iter().sum())
 }

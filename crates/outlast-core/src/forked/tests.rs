@@ -1,6 +1,7 @@
 //! The plan of a fork.
 
 use super::*;
+use crate::cut::{EventPlace, RunContinued};
 use crate::event::Judgement;
 use crate::failure::{Failure, FailureKind};
 use crate::id::{MessageId, TurnId};
@@ -231,4 +232,37 @@ fn what_cannot_be_asked_for_again_names_the_event_before_it() {
     assert_eq!(at(&history, 2), Err(ForkRefusal::AtMostOnce(OpNumber(9), "s9".into())));
     assert!(ForkPlan::of(&history, ForkPoint::At(2), true).is_ok());
     assert!(outputs(&history, &[9]).is_ok(), "it is not attempted");
+}
+
+#[test]
+fn a_fork_copies_what_a_replay_needs_and_leaves_the_rest_behind() {
+    let Event::RunStarted(start) = started() else { unreachable!() };
+    let continued = RunContinued {
+        generation: 2,
+        next_op: OpNumber(5),
+        kept: vec![EventPlace { turn: 2, event: 3 }],
+        previous: vec![0],
+        ..RunContinued::of_start(*start)
+    };
+    let history = turns(vec![
+        vec![started(), step(0)],
+        vec![done(0), received(Judgement::Kept)],
+        vec![step(1)],
+        vec![done(1), Event::RunContinued(Box::new(continued)), step(5)],
+        vec![done(5), step(6)],
+        vec![done(6), step(7)],
+    ]);
+    let plan = at(&history, 11).unwrap();
+    assert_eq!((plan.ranges(), plan.copied(), plan.replay_from()), (&[2..=2, 8..=8][..], 2, 5));
+    assert_eq!(plan.rewrites(), [0, 5, 10]);
+    let rewritten: Vec<_> =
+        history.iter().filter(|turn| plan.rewrites().contains(&turn.seq)).cloned().collect();
+    let rewritten = plan.rewrite(rewritten, &plan.origin(RunId::from_bits(7), None), &BTreeMap::new());
+    let Event::RunContinued(begin) = &rewritten[1].events[1] else { panic!("{rewritten:?}") };
+    assert!(begin.previous.is_empty(), "earlier generations are not copied");
+    let mut copied: Vec<_> =
+        history.iter().filter(|turn| [2, 8].contains(&turn.seq)).cloned().chain(rewritten).collect();
+    copied.sort_by_key(|turn| turn.seq);
+    assert_eq!(at(&copied, 10).unwrap().copied(), 1, "a fork of the fork finds all that it needs");
+    assert_eq!(at(&copied, 5), Err(ForkRefusal::Deleted(5)));
 }

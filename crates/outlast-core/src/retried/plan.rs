@@ -318,6 +318,14 @@ impl<'a> EffectiveEvents<'a> {
                         open.entry(restarted.op).and_modify(|child| child.run = restarted.run);
                     }
                 }
+                Event::RunForked(forked) => {
+                    // The others belong to the run that was forked.
+                    let own = forked.restarts.iter().filter_map(|restarted| {
+                        let op = open.get(&restarted.op)?.op;
+                        Some((op, EndedChild { op, run: restarted.run }))
+                    });
+                    open = own.collect();
+                }
                 Event::ChildCancelled { op, .. } if *number >= from => cancelled.extend(open.remove(op)),
                 Event::ChildCompleted { op, .. }
                 | Event::ChildFailed { op, .. }

@@ -6,8 +6,10 @@ use super::*;
 use crate::cut::{ReplayHistory, skipped_events};
 use crate::event::RunStarted;
 use crate::failure::{Failure, FailureKind};
+use crate::forked::RunForked;
 use crate::payload::Payload;
 use crate::queue::default_queue;
+use crate::run::ParentEnd;
 
 fn started() -> Event {
     Event::from(RunStarted {
@@ -193,4 +195,35 @@ fn a_plan_lists_the_tokens_that_the_run_holds_or_has_asked_for_at_the_cut_point(
         .collect();
     assert_eq!(tokens, [(2, "a", true, true), (3, "c", false, false)]);
     assert_eq!(plan.request(None, false, String::new()).tokens, [2, 3]);
+}
+
+fn child(op: u64, run: u128) -> Event {
+    Event::ChildStarted(Box::new(ChildStarted {
+        op: OpNumber(op),
+        run: RunId::from_bits(run),
+        workflow: "child".into(),
+        version: 1,
+        queue: default_queue(),
+        priority: 0,
+        key: None,
+        input: Payload::null(),
+        timeout_at: None,
+        on_parent_end: ParentEnd::Cancel,
+        is_detached: false,
+    }))
+}
+
+#[test]
+fn the_end_of_a_fork_has_cancelled_its_own_children_and_not_those_of_the_other_run() {
+    let own = RestartedRun { op: OpNumber(1), run: RunId::from_bits(77) };
+    let forked =
+        RunForked { of: RunId::from_bits(5), next_op: OpNumber(2), restarts: vec![own], renews: Vec::new() };
+    let turns = history(vec![
+        vec![started(), child(0, 10), child(1, 11)],
+        vec![Event::RunForked(Box::new(forked)), step(2), child(3, 13)],
+        vec![failed(2), end(2)],
+    ]);
+    let plan = RetryPlan::of(&turns, None, false).unwrap();
+    let cancelled: Vec<_> = plan.cancelled_children.iter().map(|child| child.run.bits()).collect();
+    assert_eq!(cancelled, [77, 13]);
 }

@@ -168,7 +168,7 @@ impl Bars<'_> {
                 MomentKind::Compensating => ("flag", "c-compensated"),
                 MomentKind::Woken => ("woken", "c-accent"),
                 MomentKind::Generation(_) => ("tick", "c-accent"),
-                MomentKind::Build(_) => ("flag", "c-accent"),
+                MomentKind::Build(_) | MomentKind::Retried(_) | MomentKind::Forked(_) => ("flag", "c-accent"),
                 _ => continue,
             };
             shapes.push(Shape::mark(form, class, moment.at));

@@ -1,10 +1,10 @@
--- Starts a run with the turns of another one before event `before_`, the messages in its inbox, and the row of `Fork::row`
--- of outlast-core. `row_` has the columns of the row, `turns_` and `events_` the turns that are not copied as they are.
--- Returns `forked`; `same` if the run exists, `none` if the other run does not exist, and `changed` if the other run does
--- not have `copied_` further turns before the event: then nothing has changed.
+-- Starts a run with turns of another one before event `before_`, the messages in its inbox, and the row of `Fork::row` of
+-- outlast-core. `row_` has the columns of the row, `ranges_` the turns that are copied as they are, by the numbers of their
+-- first events, `turns_` and `events_` the others. Returns `forked`; `same` if the run exists, `none` if the other run does
+-- not exist, and `changed` if it does not have `copied_` turns in the ranges: then nothing has changed.
 CREATE FUNCTION {schema}.fork{v}(
     at_ bigint, row_ json, of_ text, before_ bigint, copied_ bigint, turns_ json, events_ text[], messages_ json,
-    bodies_ text[], raws_ bytea[], limits_ bigint[], OUT code text, OUT moment bigint
+    bodies_ text[], raws_ bytea[], limits_ bigint[], ranges_ json, OUT code text, OUT moment bigint
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -25,8 +25,8 @@ BEGIN
         code := 'none';
         RETURN;
     END IF;
-    SELECT count(*) INTO found_ FROM {schema}.turns t WHERE t.run = of_ AND t.seq < before_
-        AND t.seq NOT IN (SELECT n.seq FROM json_to_recordset(turns_) AS n (seq bigint));
+    SELECT count(*) INTO found_ FROM json_to_recordset(ranges_) AS n (first bigint, last bigint)
+    JOIN {schema}.turns t ON t.run = of_ AND t.seq BETWEEN n.first AND n.last;
     IF found_ <> copied_ THEN
         code := 'changed';
         RETURN;
@@ -42,9 +42,9 @@ BEGIN
     END IF;
     PERFORM {schema}.forget{v}(ARRAY[a.run]);
     INSERT INTO {schema}.turns (run, seq, next_seq, id, at, build, events)
-    SELECT a.run, t.seq, t.next_seq, t.id, t.at, t.build, t.events FROM {schema}.turns t
-    WHERE t.run = of_ AND t.seq < before_
-        AND t.seq NOT IN (SELECT n.seq FROM json_to_recordset(turns_) AS n (seq bigint));
+    SELECT a.run, t.seq, t.next_seq, t.id, t.at, t.build, t.events
+    FROM json_to_recordset(ranges_) AS n (first bigint, last bigint)
+    JOIN {schema}.turns t ON t.run = of_ AND t.seq BETWEEN n.first AND n.last;
     GET DIAGNOSTICS found_ = ROW_COUNT;
     IF found_ <> copied_ THEN
         RAISE EXCEPTION 'turns of the forked run were deleted meanwhile' USING ERRCODE = '40001';

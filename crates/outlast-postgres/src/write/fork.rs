@@ -20,10 +20,13 @@ pub(crate) async fn fork(database: &Database, time: &TimeSource, fork: &Fork) ->
     messages.add(&fork.messages, None)?;
     let (at, of, before) = (time.statement_time(), fork.origin.of.to_string(), to_i64(fork.origin.at));
     let copied = to_i64(fork.copied);
+    let ranges = ranges_of(fork);
     let (row, turns, rows) = (row.single_object(), turns.array(), messages.rows.array());
+    let ranges = ranges.array();
     let limits = limits();
-    let values: [Parameter<'_>; 11] =
-        [&at, &row, &of, &before, &copied, &turns, &events, &rows, &messages.bodies, &messages.raws, &limits];
+    let (bodies, raws) = (&messages.bodies, &messages.raws);
+    let values: [Parameter<'_>; 12] =
+        [&at, &row, &of, &before, &copied, &turns, &events, &rows, bodies, raws, &limits, &ranges];
     let answer = database.call(&database.sql.fork, &values).await?;
     let answer = answer.first().map(|row| Ok((get::<String>(row, 0)?, timestamp(row, 1)?))).transpose();
     let answer = answer.map_err(|why: InvalidRow| corrupt_error(&database.place, &why))?;
@@ -56,6 +59,17 @@ fn row_of(fork: &Fork) -> Result<JsonRows, WorldError> {
     rows.number("replay_from", to_i64(row.columns.replay_from));
     rows.number("continued", to_i64(row.columns.continued));
     Ok(rows)
+}
+
+/// The turns that are copied as they are, by the numbers of their first events.
+fn ranges_of(fork: &Fork) -> JsonRows {
+    let mut rows = JsonRows::default();
+    for range in &fork.ranges {
+        rows.begin_row();
+        rows.number("first", to_i64(*range.start()));
+        rows.number("last", to_i64(*range.end()));
+    }
+    rows
 }
 
 /// The turns that are not copied as they are, and their events.

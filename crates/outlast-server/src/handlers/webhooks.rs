@@ -121,13 +121,13 @@ async fn answer(
     let token = path.text("token").unwrap_or_default();
     let unknown = || Refused::new("unknown", Problem::new(ProblemCode::NotFound, "there is no such webhook"));
     let entry = state.service.client().webhook(token).await.map_err(failed)?.ok_or_else(unknown)?;
-    entry.check_method(parts.method.as_str())?;
+    let head = request_of(parts, path.text("path").unwrap_or_default());
+    entry.check_head(&head)?;
     let limited = state.rates.check_webhook(TokenHash::of(token), SystemClock.now());
     limited.map_err(|problem| Refused::new("rate_limited", problem))?;
     check_encoding(parts)?;
     let body = read(parts, body).await?;
-    let request = request_of(parts, path.text("path").unwrap_or_default(), body);
-    let accepted = entry.accept(request, &state.config.webhook_secrets).await?;
+    let accepted = entry.accept(head.with_body(body), &state.config.webhook_secrets).await?;
     count.outcome = if accepted.is_duplicate() { "duplicate" } else { "accepted" };
     Ok(response_of(reply(state, accepted).await))
 }
@@ -161,8 +161,9 @@ async fn read(parts: &Parts, body: axum::body::Body) -> Result<Bytes, Refused> {
     }
 }
 
-fn request_of(parts: &Parts, path: &str, body: Bytes) -> WebhookRequest {
-    let request = WebhookRequest::new(parts.method.as_str()).with_path(path).with_body(body);
+/// The request without its body.
+fn request_of(parts: &Parts, path: &str) -> WebhookRequest {
+    let request = WebhookRequest::new(parts.method.as_str()).with_path(path);
     let request = request.with_query(parts.uri.query().unwrap_or_default());
     parts.headers.iter().fold(request, |request, (name, value)| {
         request.with_header(name.as_str(), String::from_utf8_lossy(value.as_bytes()))

@@ -143,7 +143,7 @@ statements! {
     TOKEN_KEEP = "token_keep";
     TOKEN_PUT = "token_put";
     TOKEN_READ = "token_read";
-    TURNS_BEFORE = "turns_before";
+    TURNS_COUNT = "turns_count";
     TURNS_COPY = "turns_copy";
     TURNS_DELETE_RANGE = "turns_delete_range";
     TURN_INSERT = "turn_insert";

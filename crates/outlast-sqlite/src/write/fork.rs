@@ -46,11 +46,11 @@ pub(crate) fn fork(tx: &mut Tx<'_>, encoded: &EncodedFork) -> Result<Started, Re
     let format: Option<u32> =
         tx.connection.prepare_cached(sql::RUN_FORMAT)?.query_row([&other], |row| row.get(0)).optional()?;
     let format = row.format.max(format.ok_or_else(|| no_run(fork.origin.of))?);
-    let rewritten = serde_json::to_string(&fork.rewritten_turns()).unwrap_or_default();
-    let at = to_i64(fork.origin.at);
-    let mut turns_before = tx.connection.prepare_cached(sql::TURNS_BEFORE)?;
-    let copied: u64 = turns_before.query_row(params![other, at, rewritten], |row| number(row, 0))?;
-    drop(turns_before);
+    let ranges: Vec<_> = fork.ranges.iter().map(|range| (*range.start(), *range.end())).collect();
+    let ranges = serde_json::to_string(&ranges).unwrap_or_default();
+    let mut turns_count = tx.connection.prepare_cached(sql::TURNS_COUNT)?;
+    let copied: u64 = turns_count.query_row(params![other, ranges], |row| number(row, 0))?;
+    drop(turns_count);
     // Turns were deleted since the fork was planned.
     if copied != fork.copied {
         return Err(not_forkable(fork.origin.of).into());
@@ -59,7 +59,7 @@ pub(crate) fn fork(tx: &mut Tx<'_>, encoded: &EncodedFork) -> Result<Started, Re
     if !matches!(insert(tx, &fork.start, &row, "[]")?, InsertOutcome::Inserted) {
         return Ok(started);
     }
-    tx.execute(sql::TURNS_COPY, params![other, id, at, rewritten])?;
+    tx.execute(sql::TURNS_COPY, params![other, id, ranges])?;
     for (turn, events) in fork.rewritten.iter().zip(events) {
         let (seq, turn_id, at) = (to_i64(turn.seq), turn.id.to_string(), turn.at.as_micros());
         tx.execute(sql::TURN_INSERT, params![id, seq, turn_id, at, &*turn.build, events])?;

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use outlast_core::duration::InvalidDuration;
-use outlast_core::limits::{KEY_BYTES_MAX, NAME_BYTES_MAX, TOKEN_BYTES_MAX};
+use outlast_core::limits::{NAME_BYTES_MAX, TOKEN_BYTES_MAX};
 use outlast_core::queue::check_name;
 use outlast_core::time::event_or_time;
 use outlast_core::{
@@ -15,7 +15,7 @@ use outlast_core::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::send::{keyed_message, payload_message};
+use super::send::{check_message_key, keyed_message, payload_message};
 use super::token::{TokenDelivery, TokenPost, message_id};
 use super::{BoxedCall, Client, check_text};
 use crate::authoring::hook::AskFor;
@@ -269,6 +269,10 @@ impl<'a, R: DeserializeOwned> AskCall<'a, R> {
         let Self { client, target, payload, key, headers, wants_reply, holder, .. } = self;
         let payload = client.codec.encode(payload?)?;
         let new_id = ids::message();
+        // Those of webhooks are the engine's.
+        if let Some(key) = key.as_deref().filter(|_| holder.is_none()) {
+            check_message_key(key)?;
+        }
         let posted = |run, message, delivery| PostedAsk {
             client: client.clone(),
             run,
@@ -282,10 +286,7 @@ impl<'a, R: DeserializeOwned> AskCall<'a, R> {
                 check_name("hook", &hook).map_err(Error::invalid)?;
                 let id = match &key {
                     None => new_id,
-                    Some(key) => {
-                        check_text("the key of an ask", key, KEY_BYTES_MAX)?;
-                        keyed_message(run, key)
-                    }
+                    Some(key) => keyed_message(run, key),
                 };
                 let to = HookAddress { token: None, wants_reply };
                 let message = payload_message(id, run, hook.as_str().into(), payload, to, headers)?;
@@ -299,7 +300,7 @@ impl<'a, R: DeserializeOwned> AskCall<'a, R> {
                         let message = "the token belongs to another operation by now";
                         return Err(ask_error(FailureKind::Conflict, TOKEN_MOVED, message.into()));
                     }
-                    let id = message_id(view, key.as_deref(), new_id)?;
+                    let id = message_id(view, key.as_deref(), new_id);
                     let to = HookAddress { token: Some(token.as_str().into()), wants_reply };
                     payload_message(id, view.run, view.hook.clone(), payload.clone(), to, headers.clone())
                 };

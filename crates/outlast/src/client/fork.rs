@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 
 use outlast_core::limits::{FORK_OUTPUTS_MAX, PAYLOAD_BYTES_MAX};
 use outlast_core::{
-    Event, Fork, ForkPlan, ForkPoint, Headers, HookAddress, MessageBody, NewMessage, OpNumber, OperationKind,
-    Outcome, Payload, RunId, RunStarted, RunView, Start, Status, TurnRecord, WorldError,
+    Event, Fork, ForkOrigin, ForkPlan, ForkPoint, Headers, HookAddress, MessageBody, NewMessage, OpNumber,
+    OperationKind, Outcome, Payload, RunId, RunStarted, RunView, Start, Status, TurnRecord, WorldError,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -26,6 +26,9 @@ impl Client {
     /// completed before the cut do not run again, and recorded values, times and random numbers are the same. What is
     /// open at the cut is asked for again as the fork's own: steps have all their attempts, under keys of the new run;
     /// waits have their full time; queued steps start as new runs, and so do children that had not begun.
+    ///
+    /// The history of the fork begins with the generation of the cut: what a replay skips is not copied, and stays in the
+    /// history of the other run.
     ///
     /// The fork has the version, queue, priority, headers and tags of the other run. Its key, parent and deadline are
     /// not copied, nor are streams and unread messages. Compensations of copied steps are not the fork's: the other run
@@ -76,9 +79,10 @@ impl Client {
         ForkCall {
             client: self,
             run,
-            id: ids::run(),
+            id: None,
             at: None,
             outputs: BTreeMap::new(),
+            invalid: None,
             is_forced: false,
             output: PhantomData,
         }
@@ -91,9 +95,11 @@ impl Client {
 pub struct ForkCall<'a, O> {
     client: &'a Client,
     run: RunId,
-    id: RunId,
+    id: Option<RunId>,
     at: Option<u64>,
-    outputs: BTreeMap<OpNumber, Result<Payload, Error>>,
+    outputs: BTreeMap<OpNumber, Payload>,
+    /// Why an output cannot be stored.
+    invalid: Option<Error>,
     is_forced: bool,
     output: PhantomData<fn() -> O>,
 }
@@ -111,7 +117,10 @@ impl<O> ForkCall<'_, O> {
     /// time; then everything after the earliest of these outcomes is dropped. An operation that is still open gets the
     /// outcome as well.
     pub fn with_output<T: Serialize + ?Sized>(mut self, op: OpNumber, output: &T) -> Self {
-        self.outputs.insert(op, Payload::json(output).map_err(Error::from));
+        match Payload::json(output) {
+            Ok(output) => drop(self.outputs.insert(op, output)),
+            Err(error) => self.invalid = Some(error.into()),
+        }
         self
     }
 
@@ -121,9 +130,10 @@ impl<O> ForkCall<'_, O> {
         self
     }
 
-    /// Sets the id of the new run. A repeated call with the same id changes nothing, and returns the same run.
+    /// Sets the id of the new run. A repeated call with the same id changes nothing, and returns the same run. If the run
+    /// with this id is not what the call would start, that is a `Conflict` which says where that run comes from.
     pub fn id(mut self, id: RunId) -> Self {
-        self.id = id;
+        self.id = Some(id);
         self
     }
 
@@ -133,7 +143,9 @@ impl<O> ForkCall<'_, O> {
     ///
     /// As [`Client::fork`].
     pub async fn dry_run(self) -> Result<ForkPlan, Error> {
-        self.plan().await
+        let mut call = self;
+        call.invalid.take().map_or(Ok(()), Err)?;
+        call.plan().await
     }
 
     async fn plan(&self) -> Result<ForkPlan, Error> {
@@ -197,46 +209,99 @@ impl<O> ForkCall<'_, O> {
     }
 
     /// The outputs as they are stored.
-    fn encoded_outputs(&mut self) -> Result<BTreeMap<OpNumber, Payload>, Error> {
+    fn encoded_outputs(&self) -> Result<BTreeMap<OpNumber, Payload>, Error> {
         let mut encoded = BTreeMap::new();
-        for (op, output) in std::mem::take(&mut self.outputs) {
-            let payload = self.client.codec.encode(output?)?;
+        for (op, output) in &self.outputs {
+            let payload = self.client.codec.encode(output.clone())?;
             check_bytes(&format!("the output of operation {op}"), payload.bytes().len(), PAYLOAD_BYTES_MAX)?;
-            encoded.insert(op, payload);
+            encoded.insert(*op, payload);
         }
         Ok(encoded)
+    }
+
+    /// The digest of the outputs, by which a repeated call is recognized; `None` if there are none.
+    fn digest(&self) -> Option<String> {
+        let hex = |digest: u128| format!("{digest:032x}");
+        let each: Vec<_> = self.outputs.iter().map(|(op, output)| (op.0, hex(output.digest()))).collect();
+        let all = Payload::json(&each).ok().filter(|_| !each.is_empty())?;
+        Some(hex(all.digest()))
+    }
+
+    /// Whether the run with the given id exists, and is what this call starts.
+    ///
+    /// # Errors
+    ///
+    /// `Conflict` if it is something else.
+    async fn is_started(&self, id: RunId) -> Result<bool, Error> {
+        let client = self.client;
+        let first = match client.repeat(|| client.world.history(id, 0, 1)).await {
+            Ok(turns) => turns.into_iter().flat_map(|turn| turn.events).next(),
+            Err(WorldError::NotFound(_)) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        let origin = match first {
+            Some(Event::RunStarted(started)) => started.forked,
+            _ => None,
+        };
+        let run = self.run;
+        let why = match origin {
+            None => format!("is not a fork of run {run}"),
+            Some(origin) if self.asks_for(&origin).await? => return Ok(true),
+            Some(origin) => {
+                let outputs = if origin.digest.is_some() { ", with other outputs" } else { "" };
+                format!("is a fork of run {} at event {}{outputs}", origin.of, origin.at)
+            }
+        };
+        let message = format!("run {id} exists, and {why}; use another id");
+        Err(Error::of_world(&WorldError::conflict(message)))
+    }
+
+    /// Whether this call starts a fork with this origin.
+    async fn asks_for(&self, origin: &ForkOrigin) -> Result<bool, Error> {
+        if origin.of != self.run || origin.digest != self.digest() {
+            return Ok(false);
+        }
+        match self.at {
+            Some(at) if at != origin.at => match self.plan().await {
+                // The event may be one that a retry of the run has made ineffective.
+                Ok(plan) => Ok(plan.at == origin.at),
+                Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => Ok(false),
+                Err(error) => Err(error),
+            },
+            _ => Ok(true),
+        }
     }
 
     async fn call(mut self) -> Result<RunHandle<O>, Error>
     where
         O: DeserializeOwned,
     {
-        let (client, run) = (self.client, self.run);
-        match client.run(self.id).await {
-            Ok(existing) if existing.forked_from() == Some(run) => return Ok(client.handle(self.id)),
-            Ok(_) => {
-                let message =
-                    format!("run {} exists, and is not a fork of run {run}; use another id", self.id);
-                return Err(Error::of_world(&WorldError::conflict(message)));
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+        self.invalid.take().map_or(Ok(()), Err)?;
+        let (client, run, id) = (self.client, self.run, self.id.unwrap_or_else(ids::run));
+        if self.id.is_some() && self.is_started(id).await? {
+            return Ok(client.handle(id));
         }
         let plan = self.plan().await?;
         let outputs = self.encoded_outputs()?;
-        let origin = plan.origin(run, client.actor.as_ref().map(ToString::to_string));
+        let actor = client.actor.as_ref().map(ToString::to_string);
+        let origin = ForkOrigin { digest: self.digest(), ..plan.origin(run, actor) };
         let turns = client.turns_at(run, plan.rewrites()).await?;
         let fork = Fork {
-            start: start_of_fork(self.id, &plan, run),
+            start: start_of_fork(id, &plan, run),
             rewritten: plan.rewrite(turns, &origin, &outputs),
+            ranges: plan.ranges().to_vec(),
             copied: plan.copied(),
             replay_from: plan.replay_from(),
             continued: plan.continued(),
-            messages: messages(self.id, &plan, outputs),
+            messages: messages(id, &plan, outputs),
             origin,
         };
         client.repeat(|| client.world.fork(fork.clone())).await?;
-        Ok(client.handle(self.id))
+        if self.id.is_some() {
+            // Another caller may have started something else with this id in the meantime.
+            self.is_started(id).await?;
+        }
+        Ok(client.handle(id))
     }
 }
 

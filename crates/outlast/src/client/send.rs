@@ -124,7 +124,7 @@ impl SendCall<'_> {
         check_name("hook", &self.hook).map_err(Error::invalid)?;
         let id = match &self.key {
             Some(key) => {
-                check_text("the key of a send", key, KEY_BYTES_MAX)?;
+                check_message_key(key)?;
                 keyed_message(self.run, key)
             }
             None => ids::message(),
@@ -156,6 +156,12 @@ fn refused_outcome(sent: &Result<Sent, WorldError>) -> Option<&'static str> {
         Err(WorldError::NotFound(_)) => Some("not_found"),
         _ => None,
     }
+}
+
+/// Checks the key of a message that a program has chosen.
+pub(super) fn check_message_key(key: &str) -> Result<(), Error> {
+    check_text("the key of a send", key, KEY_BYTES_MAX)?;
+    check_name("key", key).map_err(Error::invalid)
 }
 
 /// The id of the message with this key. The world accepts each id once.

@@ -17,7 +17,7 @@ use outlast_core::{
 
 use serde::Serialize;
 
-use super::send::payload_message;
+use super::send::{check_message_key, payload_message};
 use super::{BoxedCall, Client, RunHandle, check_headers, check_text};
 use crate::authoring::hook::HookFor;
 use crate::authoring::workflow::WorkflowHandle;
@@ -434,7 +434,7 @@ impl<O> StartAndSendCall<'_, O> {
         let id = match (&key, &start.key) {
             (None, _) => ids::message(),
             (Some(key), start_key) => {
-                check_text("the key of a send", key, KEY_BYTES_MAX)?;
+                check_message_key(key)?;
                 // The run is not known yet, but its key is.
                 let of = start_key.as_ref().map_or_else(|| start.run.to_string(), |key| key.text.clone());
                 MessageId::from_bits(Payload::from_json_text(format!("{of} {key}")).digest())

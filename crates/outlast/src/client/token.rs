@@ -2,13 +2,13 @@
 
 use std::future::IntoFuture;
 
-use outlast_core::limits::{KEY_BYTES_MAX, TOKEN_BYTES_MAX};
+use outlast_core::limits::TOKEN_BYTES_MAX;
 use outlast_core::{
     Headers, HookAddress, MessageId, NewMessage, Payload, Sent, TokenHash, TokenView, WorldError,
 };
 use serde::Serialize;
 
-use super::send::payload_message;
+use super::send::{check_message_key, keyed_message, payload_message};
 use super::{BoxedCall, Client, check_text};
 use crate::error::Error;
 use crate::ids;
@@ -139,10 +139,11 @@ impl TokenSendCall<'_> {
 
     async fn call(self) -> Result<TokenDelivery, Error> {
         check_text("the token", &self.token, TOKEN_BYTES_MAX)?;
+        self.key.as_deref().map_or(Ok(()), check_message_key)?;
         let (client, payload) = (self.client, self.client.codec.encode(self.payload?)?);
         let new_id = ids::message();
         let message = |view: &TokenView| {
-            let id = message_id(view, self.key.as_deref(), new_id)?;
+            let id = message_id(view, self.key.as_deref(), new_id);
             let to = HookAddress { token: Some(self.token.as_str().into()), wants_reply: false };
             payload_message(id, view.run, view.hook.clone(), payload.clone(), to, self.headers.clone())
         };
@@ -155,10 +156,8 @@ impl TokenSendCall<'_> {
 }
 
 /// The id of a message to a token: from its key, or the new one.
-pub(super) fn message_id(view: &TokenView, key: Option<&str>, new: MessageId) -> Result<MessageId, Error> {
-    let Some(key) = key else { return Ok(new) };
-    check_text("the key of a send", key, KEY_BYTES_MAX)?;
-    Ok(super::send::keyed_message(view.run, key))
+pub(super) fn message_id(view: &TokenView, key: Option<&str>, new: MessageId) -> MessageId {
+    key.map_or(new, |key| keyed_message(view.run, key))
 }
 
 impl<'a> IntoFuture for TokenSendCall<'a> {

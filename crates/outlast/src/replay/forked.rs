@@ -29,7 +29,7 @@ pub(super) struct UnmetFork {
     last_decisions: usize,
     /// Its values before each end of copied events that is itself copied: the other run is a fork.
     copied_ends: Vec<usize>,
-    /// The result of the workflow, if it returned after the last of them.
+    /// The result of the workflow, if it returned in the last poll before an end of copied events.
     returned: Option<Result<Payload, Error>>,
 }
 
@@ -55,6 +55,11 @@ impl UnmetFork {
         let copied_ends = ends.into_iter().map(|before| deliveries_left - before).collect();
         let (origin, returned) = (origin.clone(), None);
         Some(Box::new(Self { origin, next_op, deliveries_left, last_decisions, copied_ends, returned }))
+    }
+
+    /// Whether the copied events end here: those of this fork, or those that the other run has copied itself.
+    fn is_at_end(&self) -> bool {
+        self.deliveries_left == 0 || self.copied_ends.contains(&self.deliveries_left)
     }
 }
 
@@ -85,8 +90,7 @@ impl Machine {
 
     fn note_fork_progress(&self) {
         if let Some(fork) = &self.fork {
-            let is_at_end = fork.deliveries_left == 0 || fork.copied_ends.contains(&fork.deliveries_left);
-            self.state.table.lock().is_at_fork = is_at_end;
+            self.state.table.lock().is_at_fork = fork.is_at_end();
         }
     }
 
@@ -103,7 +107,7 @@ impl Machine {
     /// Withholds the result of the workflow until the end of the copied events. Returns it if it is not to be withheld.
     pub(super) fn withhold(&mut self, result: Result<Payload, Error>) -> Option<Result<Payload, Error>> {
         match &mut self.fork {
-            Some(fork) if fork.deliveries_left == 0 => {
+            Some(fork) if fork.is_at_end() => {
                 fork.returned = Some(result);
                 None
             }
@@ -127,9 +131,10 @@ impl Machine {
         let number = table.place.event;
         table.fork(forked);
         drop(table);
+        let returned = self.fork.as_mut().and_then(|fork| fork.returned.take());
         // That of the other run is copied as well, if it is a fork.
-        let fork = self.fork.take_if(|fork| number >= fork.origin.at);
-        self.continue_after_fork(fork.and_then(|fork| fork.returned), requested)
+        self.fork.take_if(|fork| number >= fork.origin.at);
+        self.continue_after_fork(returned, requested)
     }
 
     fn continue_after_fork(

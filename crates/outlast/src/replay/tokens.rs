@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::event::hidden_tokens::{GENERATED_TOKEN, GENERATED_TOKEN_PREFIX};
-use outlast_core::limits::{TOKEN_BYTES_MAX, TOKEN_KEPT_MAX, TOKEN_METADATA_BYTES_MAX};
+use outlast_core::limits::{REPLY_KEPT, TOKEN_BYTES_MAX, TOKEN_KEPT_MAX, TOKEN_METADATA_BYTES_MAX};
+use outlast_core::queue::check_name;
 use outlast_core::{
     CarriedToken, Event, Failure, FailureKind, FreedToken, NewToken, OpNumber, Payload, TokenHash,
     TokenRequested, WebhookTerms,
@@ -98,6 +99,13 @@ impl TokenOp {
         &self.name
     }
 
+    /// How long the token is kept after it was closed. That of a webhook is found as long as replies are stored, so that a
+    /// sender who repeats a request gets its response; nobody else wants a generated token in the meantime.
+    fn kept_for(&self) -> Option<Duration> {
+        let is_found = self.is_generated && self.webhook.is_some();
+        self.keep_for.or(is_found.then_some(REPLY_KEPT))
+    }
+
     /// What the operation completes with: the token, and for a webhook also the recorded public URL.
     fn outcome(&self) -> Payload {
         let outcome = match &self.webhook {
@@ -176,7 +184,7 @@ impl OperationTable {
         let Some(Op { phase: Phase::Open, kind: OpKind::Token(requested), .. }) = self.ops.get(op) else {
             return false;
         };
-        let (name, token, keep_for) = (requested.name.clone(), requested.token.clone(), requested.keep_for);
+        let (name, token, keep_for) = (requested.name.clone(), requested.token.clone(), requested.kept_for());
         let outcome = requested.outcome();
         let tokens = self.held_tokens();
         // A token that the run holds already belongs to the new operation from now on.
@@ -205,8 +213,7 @@ impl OperationTable {
 
     /// The workflow dropped the request of a token before the world has answered.
     pub(super) fn drop_token_request(&mut self, op: OpNumber, requested: &TokenOp) {
-        let TokenOp { name, token, keep_for, .. } = requested;
-        let (name, token, keep_for) = (name.clone(), token.clone(), *keep_for);
+        let (name, token, keep_for) = (requested.name.clone(), requested.token.clone(), requested.kept_for());
         let held = HeldToken { name, token, keep_for, is_closed: true };
         self.held_tokens().closing.insert(op, held);
         self.dropped(Event::TokenClosed { op });
@@ -319,6 +326,11 @@ impl RunState {
             return invalid(
                 "a run that an old build has started cannot open hooks with tokens; start it again",
             );
+        }
+        if let Some(token) = &options.token
+            && let Err(problem) = check_name("token", token)
+        {
+            return invalid(&problem);
         }
         match options.token.as_deref() {
             Some("") => return invalid("the token is empty; give it at least one character"),

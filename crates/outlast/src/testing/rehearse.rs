@@ -7,9 +7,9 @@ use std::sync::Arc;
 use outlast_core::event::{OpNumber, Outcome, RULES};
 use outlast_core::queue::{default_queue, step_of_workflow};
 use outlast_core::{
-    Codec, Event, Failure, Headers, HookAddress, MessageId, NewReply, Outbox, Payload, PlainJson, Reply,
-    Retry, RunId, RunStarted, Status, Stuck, StuckReason, Timestamp, TurnId, TurnRecord, Wait,
-    WorkflowWrites,
+    Codec, Event, Failure, ForkPlan, ForkPoint, Headers, HookAddress, MessageId, NewReply, OperationKind,
+    Outbox, Payload, PlainJson, PlannedOutput, Reply, Retry, RunId, RunStarted, Status, Stuck, StuckReason,
+    Timestamp, TurnId, TurnRecord, Wait, WorkflowWrites,
 };
 use serde::de::DeserializeOwned;
 
@@ -46,6 +46,7 @@ pub fn workflows_of<R: Register<(), M>, M>(code: R) -> Result<Vec<(String, u32)>
 
 /// A run whose deliveries come from a test. It is replayed and compared after every turn.
 pub struct LoneRun {
+    id: RunId,
     code: Arc<Registered>,
     codec: Arc<dyn Codec>,
     machine: Machine,
@@ -97,7 +98,23 @@ impl LoneRun {
             forked: None,
         };
         let machine = Machine::new(RUN, &started, code.clone(), &codec, now)?;
-        let mut run = Self {
+        let mut run = Self::with_machine(RUN, machine, code, codec, now);
+        run.turn(vec![Event::from(started)], Machine::begin)?;
+        run.answer()?;
+        run.compensate()?;
+        run.verify()?;
+        Ok(run)
+    }
+
+    fn with_machine(
+        id: RunId,
+        machine: Machine,
+        code: Arc<Registered>,
+        codec: Arc<dyn Codec>,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            id,
             code,
             codec,
             machine,
@@ -109,12 +126,52 @@ impl LoneRun {
             writes: WorkflowWrites::default(),
             token_answers: Vec::new(),
             replies: Vec::new(),
-        };
-        run.turn(vec![Event::from(started)], Machine::begin)?;
+        }
+    }
+
+    /// A fork of the run, after its first turn: at an event, or with these outputs of operations.
+    ///
+    /// # Errors
+    ///
+    /// Why the run cannot be forked there, or why the fork is stuck.
+    pub fn fork(&self, point: Result<u64, BTreeMap<OpNumber, Payload>>) -> Result<Self, Stuck> {
+        let (at, outputs) = point.map_or_else(|outputs| (None, outputs), |at| (Some(at), BTreeMap::new()));
+        let ops: Vec<_> = outputs.keys().copied().collect();
+        let point = at.map_or(ForkPoint::Outputs(&ops), ForkPoint::At);
+        let plan = ForkPlan::of(&self.history, point, true).map_err(|why| stuck(why.to_string()))?;
+        let origin = plan.origin(self.id, None);
+        let (rewritten, copied): (Vec<_>, Vec<_>) =
+            self.history.iter().cloned().partition(|turn| plan.rewrites().contains(&turn.seq));
+        let is_copied = |turn: &TurnRecord| plan.ranges().iter().any(|range| range.contains(&turn.seq));
+        let mut history: Vec<_> = copied.into_iter().filter(is_copied).collect();
+        history.extend(plan.rewrite(rewritten, &origin, &outputs));
+        history.sort_by_key(|turn| turn.seq);
+        let id = RunId::from_bits(self.id.bits() + 1);
+        let machine = Machine::replay(id, history.clone(), self.code.clone(), &self.codec);
+        let machine = machine.map_err(without_runtime)?;
+        let mut run = Self::with_machine(id, machine, self.code.clone(), self.codec.clone(), self.now);
+        run.history = history;
+        run.messages = self.messages;
+        run.turn(Vec::new(), Machine::fork)?;
+        for output in &plan.outputs {
+            run.receive_output(output, outputs.get(&output.op))?;
+        }
         run.answer()?;
         run.compensate()?;
         run.verify()?;
         Ok(run)
+    }
+
+    /// Delivers another output of an operation, as the messages of a fork do. A recorded value is replaced already.
+    fn receive_output(&mut self, planned: &PlannedOutput, output: Option<&Payload>) -> Result<(), Stuck> {
+        let (Some(kind), Some(output)) = (planned.kind, output.cloned()) else { return Ok(()) };
+        let op = planned.op;
+        match kind {
+            OperationKind::Step => self.deliver(Delivery::StepEnded { op, outcome: Ok(output) }),
+            OperationKind::Child => self.end_child(op, Ok(output)),
+            OperationKind::Hook => self.receive(&planned.name, output, Headers::new()),
+            _ => Ok(()),
+        }
     }
 
     /// Ends an open step: with an output, or with an error that is not retried.
@@ -314,7 +371,7 @@ impl LoneRun {
         mut events: Vec<Event>,
         compute: impl FnOnce(&mut Machine, &mut Vec<Event>) -> Result<(), Stuck>,
     ) -> Result<(), Stuck> {
-        let seq = self.history.iter().map(|turn| turn.events.len() as u64).sum();
+        let seq = self.history.last().map_or(0, |last| last.seq + last.events.len() as u64);
         self.machine.set_time(self.now);
         self.machine.set_first_event(seq);
         compute(&mut self.machine, &mut events).map_err(without_runtime)?;
@@ -344,7 +401,7 @@ impl LoneRun {
 
     /// Replays the whole history and compares the result with the live run.
     fn verify(&self) -> Result<(), Stuck> {
-        let replayed = Machine::replay(RUN, self.history.clone(), self.code.clone(), &self.codec);
+        let replayed = Machine::replay(self.id, self.history.clone(), self.code.clone(), &self.codec);
         let replayed = replayed.map_err(without_runtime)?;
         let (live, again) = (self.machine.summary(), replayed.summary());
         if live == again && self.machine.ended() == replayed.ended() {

@@ -129,16 +129,19 @@ impl WebhookEntry {
         &self.terms
     }
 
-    /// Whether a request with this method can be accepted at all: check it before reading a body.
+    /// Whether a request can be accepted at all, from its method and headers: check it before reading a body.
+    ///
+    /// If the run has ended, or has closed the webhook, only a request that was accepted before can be accepted: one with
+    /// the id of a delivery.
     ///
     /// # Errors
     ///
     /// `Ended` and `Method`.
-    pub fn check_method(&self, method: &str) -> Result<(), WebhookRefusal> {
-        if !self.view.is_open {
+    pub fn check_head(&self, request: &WebhookRequest) -> Result<(), WebhookRefusal> {
+        if !self.view.is_open && delivery_id(request).is_none() {
             return Err(WebhookRefusal::Ended);
         }
-        match self.terms.allows(method) {
+        match self.terms.allows(request.method()) {
             true => Ok(()),
             false => Err(WebhookRefusal::Method(
                 self.terms.allowed_methods().into_iter().map(Into::into).collect(),
@@ -149,7 +152,7 @@ impl WebhookEntry {
     /// Checks a request, and sends it to the run. When this returns, the request is stored until the run takes it.
     ///
     /// The signature is checked before anything is stored. A request with the id of an earlier one (the header `webhook-id`,
-    /// otherwise `Idempotency-Key`) is not delivered again, and has the same response.
+    /// otherwise `Idempotency-Key`) is not delivered again, and has the same response, also if the run has ended since.
     ///
     /// # Errors
     ///
@@ -159,7 +162,7 @@ impl WebhookEntry {
         request: WebhookRequest,
         secrets: &WebhookSecrets,
     ) -> Result<AcceptedWebhook, WebhookRefusal> {
-        self.check_method(request.method())?;
+        self.check_head(&request)?;
         if request.bytes().len() > WEBHOOK_BODY_BYTES_MAX {
             return Err(WebhookRefusal::TooLarge);
         }
@@ -174,7 +177,7 @@ impl WebhookEntry {
     /// As [`accept`](Self::accept), without a check of the signature.
     #[cfg(any(test, feature = "test-support"))]
     pub async fn accept_unsigned(&self, request: WebhookRequest) -> Result<AcceptedWebhook, WebhookRefusal> {
-        self.check_method(request.method())?;
+        self.check_head(&request)?;
         self.deliver(request, None).await
     }
 
@@ -183,8 +186,7 @@ impl WebhookEntry {
         request: WebhookRequest,
         signed_id: Option<String>,
     ) -> Result<AcceptedWebhook, WebhookRefusal> {
-        let sent_id = || DELIVERY_IDS.iter().find_map(|name| request.header(name)).map(str::to_owned);
-        let id = signed_id.or_else(sent_id).filter(|id| !id.is_empty());
+        let id = signed_id.filter(|id| !id.is_empty()).or_else(|| delivery_id(&request).map(str::to_owned));
         let is_manual = self.terms.response == WebhookResponse::ByWorkflow;
         let mut ask = self.client.ask_token::<WebhookReply, _>(self.token.as_str(), &request);
         // The request was checked by the terms of this operation.
@@ -209,6 +211,11 @@ impl WebhookEntry {
         debug_assert!(key.len() <= KEY_BYTES_MAX, "{key}");
         key
     }
+}
+
+/// The id of a delivery, if its sender says one.
+fn delivery_id(request: &WebhookRequest) -> Option<&str> {
+    DELIVERY_IDS.iter().find_map(|name| request.header(name)).filter(|id| !id.is_empty())
 }
 
 impl fmt::Debug for WebhookEntry {

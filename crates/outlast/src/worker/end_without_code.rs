@@ -6,14 +6,15 @@ mod unreadable;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use outlast_core::cut::last_generation;
+use outlast_core::cut::{CarriedChild, last_generation};
 use outlast_core::event::{FORMAT, RULES, TurnRecord};
 use outlast_core::limits::{INBOX_READ_MAX, SESSION_DEFAULT};
 use outlast_core::turn::LastTurn;
 use outlast_core::{
     ACTOR_HEADER, ClaimRequest, Claimed, ClaimedHistory, Compensations, EndingRun, Event, Failure, Headers,
     Join, Judgement, Message, MessageBody, MessageId, NewChild, NewMessage, OpNumber, Outbox, Outcome,
-    ParentEnd, RunId, SessionId, Status, SuspectRoom, Then, Timestamp, Turn, World, WorldError, pending_fork,
+    ParentEnd, RestartedRun, RunId, SessionId, Status, SuspectRoom, Then, Timestamp, Turn, World, WorldError,
+    pending_fork,
 };
 
 use super::read_all::{add_missing_turns, read_history, read_inbox};
@@ -185,57 +186,82 @@ fn deadline_before_first_turn(claimed: &Claimed, now: Timestamp) -> Option<Times
 /// The messages to other runs when a run ends: its children are asked to stop, and the parent that awaits it receives
 /// the outcome.
 fn end_messages(run: RunId, history: &[TurnRecord], events: &[Event]) -> Vec<(RunId, MessageBody)> {
-    let (mut children, mut queued_steps) = (BTreeMap::new(), BTreeMap::new());
     let Some((started, carried, since)) = last_generation(history) else { return Vec::new() };
-    let carried = carried.iter().filter(|child| child.on_parent_end != ParentEnd::Abandon);
-    children.extend(carried.map(|child| (child.op, child.run)));
-    for event in since {
-        match event {
-            Event::ChildStarted(child) if child.on_parent_end != ParentEnd::Abandon => {
-                children.insert(child.op, child.run);
-            }
-            Event::ChildCompleted { op, .. }
-            | Event::ChildFailed { op, .. }
-            | Event::ChildCancelled { op, .. } => drop(children.remove(op)),
-            Event::IterationEnded(ended) => {
-                if let Some(cut) = &ended.cut {
-                    let left = cut.children.iter().filter(|child| child.on_parent_end != ParentEnd::Abandon);
-                    children = left.map(|child| (child.op, child.run)).collect();
-                }
-            }
-            Event::RunForked(forked) => {
-                let own = |runs: &BTreeMap<OpNumber, RunId>| -> BTreeMap<_, _> {
-                    let restarts =
-                        forked.restarts.iter().filter(|restarted| runs.contains_key(&restarted.op));
-                    restarts.map(|restarted| (restarted.op, restarted.run)).collect()
-                };
-                (children, queued_steps) = (own(&children), own(&queued_steps));
-            }
-            Event::StepStarted { op, queued: Some(step), .. }
-            | Event::CompensationStarted { op, queued: Some(step), .. } => {
-                queued_steps.insert(*op, step.run);
-            }
-            Event::StepCompleted { op, .. } | Event::StepFailed { op, .. } | Event::StepDropped { op } => {
-                queued_steps.remove(op);
-            }
-            _ => {}
-        }
-    }
+    let mut open = OpenRuns::default();
+    open.children.extend(ended_with_parent(carried));
+    since.for_each(|event| open.apply(event));
     if pending_fork(history).is_some() {
         // What is open belongs to the run that was forked.
-        (children, queued_steps) = (BTreeMap::new(), BTreeMap::new());
+        open = OpenRuns::default();
     }
     let reason = format!("its parent {run} was ended");
     let cancel = || MessageBody::Cancel { reason: reason.clone() };
     let terminate = || MessageBody::Terminate { reason: reason.clone() };
-    let mut bodies: Vec<_> = children.into_values().map(|child| (child, cancel())).collect();
-    bodies.extend(queued_steps.into_values().map(|step| (step, terminate())));
+    let mut bodies: Vec<_> = open.children.into_values().map(|child| (child, cancel())).collect();
+    bodies.extend(open.queued_steps.into_values().map(|step| (step, terminate())));
     if let Some(outcome) = events.last().and_then(Outcome::of_final)
         && let Some(parent) = started.parent.filter(|parent| parent.awaits)
     {
         bodies.push((parent.run, MessageBody::ChildEnded { op: parent.op, outcome }));
     }
     bodies
+}
+
+/// The runs that open operations of a history await.
+#[derive(Default)]
+struct OpenRuns {
+    /// Without children that outlive the run.
+    children: BTreeMap<OpNumber, RunId>,
+    queued_steps: BTreeMap<OpNumber, RunId>,
+}
+
+impl OpenRuns {
+    fn apply(&mut self, event: &Event) {
+        match event {
+            Event::ChildStarted(child) if child.on_parent_end != ParentEnd::Abandon => {
+                self.children.insert(child.op, child.run);
+            }
+            Event::ChildCompleted { op, .. }
+            | Event::ChildFailed { op, .. }
+            | Event::ChildCancelled { op, .. } => drop(self.children.remove(op)),
+            Event::IterationEnded(ended) => {
+                if let Some(cut) = &ended.cut {
+                    self.children = ended_with_parent(&cut.children).collect();
+                }
+            }
+            Event::RunRetried(retried) => self.restart(&retried.restarts),
+            Event::RunForked(forked) => {
+                // The others belong to the run that was forked.
+                let is_own = |op: &OpNumber| forked.restarts.iter().any(|restarted| restarted.op == *op);
+                self.children.retain(|op, _| is_own(op));
+                self.queued_steps.retain(|op, _| is_own(op));
+                self.restart(&forked.restarts);
+            }
+            Event::StepStarted { op, queued: Some(step), .. }
+            | Event::CompensationStarted { op, queued: Some(step), .. } => {
+                self.queued_steps.insert(*op, step.run);
+            }
+            Event::StepCompleted { op, .. } | Event::StepFailed { op, .. } | Event::StepDropped { op } => {
+                self.queued_steps.remove(op);
+            }
+            _ => {}
+        }
+    }
+
+    /// Sets the new runs of operations whose runs were started again.
+    fn restart(&mut self, restarts: &[RestartedRun]) {
+        for restarted in restarts {
+            for runs in [&mut self.children, &mut self.queued_steps] {
+                runs.entry(restarted.op).and_modify(|run| *run = restarted.run);
+            }
+        }
+    }
+}
+
+/// The children that end with their parent.
+fn ended_with_parent(carried: &[CarriedChild]) -> impl Iterator<Item = (OpNumber, RunId)> {
+    let ended = carried.iter().filter(|child| child.on_parent_end != ParentEnd::Abandon);
+    ended.map(|child| (child.op, child.run))
 }
 
 /// The step that starts when a run has ended, if its start has recorded one.

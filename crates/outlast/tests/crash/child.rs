@@ -15,7 +15,8 @@ use crate::mixed_program::{Replay, StartOrder};
 use crate::process_folder::ProcessFolder;
 use crate::{
     between_attempts, chain_program, compensating_program, diagnosis, during_sleep, failing_program,
-    long_program, mixed_program, retried_program, schedules, streaming, token_program, transfers,
+    forked_program, long_program, mixed_program, retried_program, schedules, streaming, token_program,
+    transfers,
 };
 
 const SIGKILL: i32 = 9;
@@ -40,6 +41,8 @@ pub(crate) enum Program {
     Compensating,
     /// Runs that fail and are retried.
     Retried,
+    /// Runs that are forked.
+    Forked,
     /// Runs with tokens and replies.
     Tokens,
     /// Runs that loop, continue, are paused, or write to streams.
@@ -102,6 +105,7 @@ pub(crate) async fn run_child(args: ChildArgs) -> Result<(), Error> {
         Program::Failing => failing_program::run(&process_folder, world.clone()).await?,
         Program::Compensating => compensating_program::run(&process_folder, world.clone()).await?,
         Program::Retried => retried_program::run(&process_folder, world.clone()).await?,
+        Program::Forked => forked_program::run(&process_folder, world.clone()).await?,
         Program::Tokens => token_program::run(&process_folder, world.clone()).await?,
         Program::Long => long_program::run(&process_folder, world.clone()).await?,
         Program::Chains { starts, live } => {

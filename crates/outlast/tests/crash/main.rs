@@ -24,6 +24,7 @@ mod compensating_program;
 mod diagnosis;
 mod during_sleep;
 mod failing_program;
+mod forked_program;
 mod long_program;
 mod mixed_program;
 mod postgres_schema;

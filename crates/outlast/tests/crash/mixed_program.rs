@@ -9,6 +9,7 @@ use outlast::{RunView, SystemClock, Wait, World};
 use outlast_conformance::KillerWorld;
 use tokio::sync::Notify;
 
+use crate::forked_program;
 use crate::process_folder::{Ack, Outputs, ProcessFolder};
 
 /// The runs of the program. The key of each is the name of its workflow.
@@ -227,7 +228,7 @@ pub(crate) async fn log_output(
     outputs: &mut Outputs,
 ) -> Result<(), Error> {
     let output = run.output().await;
-    let key = run.view().await?.key.unwrap();
+    let key = run.view().await?.key.or_else(|| forked_program::key_of(run.id())).unwrap();
     process_folder.log_ack(&Ack::Ended(key.clone()));
     outputs.insert(key, output.unwrap_or_else(|error| format!("{:?}: {}", error.kind(), error.message())));
     Ok(())

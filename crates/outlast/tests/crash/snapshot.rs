@@ -8,6 +8,7 @@ use outlast::core::limits::POISON_CRASHES;
 use outlast::core::{Event, Timestamp};
 use outlast::{Client, Counts, Error, ListOrder, RunQuery, RunView, Status};
 
+use crate::forked_program;
 use crate::process_folder::{Ack, Effect, ProcessFolder};
 
 /// All runs of a world, with their histories, by key.
@@ -71,7 +72,7 @@ impl WorldSnapshot {
             let mut runs = BTreeMap::new();
             for view in client.runs(query).await?.runs {
                 let history = client.history(view.id).await?;
-                let key = view.key.clone().unwrap();
+                let key = view.key.clone().or_else(|| forked_program::key_of(view.id)).unwrap();
                 let before = runs.insert(key, RunSnapshot { view, history });
                 assert!(before.is_none(), "each key yields one run");
             }

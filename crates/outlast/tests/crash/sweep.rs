@@ -12,7 +12,8 @@ use crate::mixed_program::{ExpectedRun, Replay, StartOrder};
 use crate::process_folder::{Effect, Outputs, ProcessFolder};
 use crate::snapshot::{AttemptCounts, WorldSnapshot, attempt_counts, check_attempt_counts};
 use crate::{
-    compensating_program, failing_program, long_program, mixed_program, retried_program, token_program,
+    compensating_program, failing_program, forked_program, long_program, mixed_program, retried_program,
+    token_program,
 };
 
 /// The number of concurrent trials.
@@ -32,6 +33,7 @@ const REPLAYED: Program = Program::Mixed(StartOrder::Concurrent, Replay::EveryTu
 const FAILING: Program = Program::Failing;
 const COMPENSATING: Program = Program::Compensating;
 const RETRIED: Program = Program::Retried;
+const FORKED: Program = Program::Forked;
 const TOKENS: Program = Program::Tokens;
 const LONG: Program = Program::Long;
 
@@ -41,6 +43,7 @@ fn runs(program: Program) -> &'static [ExpectedRun] {
         Program::Failing => &failing_program::RUNS,
         Program::Compensating => &compensating_program::RUNS,
         Program::Retried => &retried_program::RUNS,
+        Program::Forked => &forked_program::RUNS,
         Program::Tokens => &token_program::RUNS,
         Program::Long => &long_program::RUNS,
         _ => &mixed_program::RUNS,
@@ -75,6 +78,11 @@ fn runs_in_trouble_survive_a_kill_at_every_commit_point() {
 #[test]
 fn runs_that_are_retried_survive_a_kill_at_every_commit_point() {
     sweep(RETRIED, WorldLocation::File, KillPoints::All, KillsPerTrial::Once);
+}
+
+#[test]
+fn runs_that_are_forked_survive_a_kill_at_every_commit_point() {
+    sweep(FORKED, WorldLocation::File, KillPoints::All, KillsPerTrial::Once);
 }
 
 #[test]
@@ -161,6 +169,12 @@ mod on_postgres {
     }
 
     #[test]
+    fn runs_that_are_forked_survive_a_kill_at_some_commit_points() {
+        throwaway::needs_postgres!();
+        sweep(FORKED, SERVER, SOME, KillsPerTrial::Once);
+    }
+
+    #[test]
     fn runs_that_loop_continue_and_stream_survive_a_kill_at_some_commit_points() {
         throwaway::needs_postgres!();
         sweep(LONG, SERVER, SOME, KillsPerTrial::Once);
@@ -168,9 +182,9 @@ mod on_postgres {
 
     #[test]
     #[ignore = "takes minutes: cargo xtask chaos --sweep --world postgres"]
-    fn every_point_of_runs_with_tokens_retries_loops_generations_and_streams() {
+    fn every_point_of_runs_with_tokens_retries_forks_loops_generations_and_streams() {
         throwaway::needs_postgres!();
-        for program in [TOKENS, RETRIED, LONG] {
+        for program in [TOKENS, RETRIED, FORKED, LONG] {
             sweep(program, SERVER, KillPoints::All, KillsPerTrial::Once);
         }
     }
@@ -301,6 +315,7 @@ impl KillPoints {
             (Self::All, KillsPerTrial::Once, FAILING) => 45,
             (Self::All, KillsPerTrial::Once, COMPENSATING) => 30,
             (Self::All, KillsPerTrial::Once, RETRIED) => 25,
+            (Self::All, KillsPerTrial::Once, FORKED) => 15,
             (Self::All, KillsPerTrial::Once, TOKENS) => 8,
             (Self::All, KillsPerTrial::Once, LONG) => 12,
             (Self::All, KillsPerTrial::Once, SEQUENTIAL) => 105,
@@ -428,6 +443,7 @@ fn check_end(program: Program, end: &WorldSnapshot, effects: &[Effect]) {
         FAILING => failing_program::check_end(end),
         COMPENSATING => compensating_program::check_end(end, effects),
         RETRIED => retried_program::check_end(end),
+        FORKED => forked_program::check_end(end),
         LONG => long_program::check_end(end),
         _ => {}
     }

@@ -23,6 +23,8 @@ on_every_world! {
     a_fork_of_a_fork_keeps_the_seed,
     a_worker_that_is_lost_before_the_fork_is_recorded_changes_nothing,
     a_fork_is_idempotent_and_shows_where_it_comes_from,
+    an_id_of_another_fork_is_refused,
+    two_callers_with_one_id_get_one_fork_or_a_refusal,
     runs_that_cannot_be_forked_say_why,
     a_step_that_is_attempted_at_most_once_needs_force,
 }
@@ -443,6 +445,55 @@ async fn a_fork_is_idempotent_and_shows_where_it_comes_from(engine: TestEngine) 
     assert_eq!((origin.at, origin.seed, origin.actor.as_deref()), (3, run.id(), Some("eve")));
     let other = call().id(run.id()).await.unwrap_err();
     assert!(other.to_string().contains("is not a fork of run"), "{other}");
+}
+
+async fn an_id_of_another_fork_is_refused(engine: TestEngine) {
+    let _worker = engine.worker((two_steps, work)).await;
+    let run = engine.client.start(two_steps, ()).await.unwrap();
+    run.output().await.unwrap();
+    let (id, given) = (ids(1), ids(2));
+    run.fork().at(3).id(id).await.unwrap();
+    run.fork().with_output(OpNumber(0), "won").id(given).await.unwrap();
+    assert_eq!(run.fork().at(3).id(id).await.unwrap().id(), id);
+    assert_eq!(run.fork().with_output(OpNumber(0), "won").id(given).await.unwrap().id(), given);
+    let others = [
+        (run.fork().at(1).id(id), format!("a fork of run {} at event 3", run.id())),
+        (run.fork().with_output(OpNumber(0), "won").id(id), "at event 3; use another id".into()),
+        (run.fork().with_output(OpNumber(0), "lost").id(given), "at event 2, with other outputs".into()),
+        (run.fork().with_output(OpNumber(1), "won").id(given), "at event 2, with other outputs".into()),
+        (run.fork().at(2).id(given), "at event 2, with other outputs".into()),
+    ];
+    for (call, expected) in others {
+        let refused = call.await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Conflict);
+        assert!(refused.to_string().contains(&expected), "{refused}");
+    }
+    // The answer to a repeated call does not need the other run.
+    engine.client.delete(run.id()).await.unwrap();
+    assert_eq!(run.fork().at(3).id(id).await.unwrap().id(), id);
+}
+
+async fn two_callers_with_one_id_get_one_fork_or_a_refusal(engine: TestEngine) {
+    let _worker = engine.worker((two_steps, work)).await;
+    let run = engine.client.start(two_steps, ()).await.unwrap();
+    run.output().await.unwrap();
+    for nth in 1..20 {
+        let id = ids(nth);
+        let (one, other) = futures_util::join!(
+            run.fork().at(3).id(id).into_future(),
+            run.fork().at(1 + nth as u64 % 2).id(id).into_future()
+        );
+        let refusals: Vec<_> = [one, other].into_iter().filter_map(Result::err).collect();
+        let [refused] = &refusals[..] else { panic!("{refusals:?}") };
+        assert!(
+            refused.to_string().contains(&format!("is a fork of run {} at event", run.id())),
+            "{refused}"
+        );
+    }
+}
+
+fn ids(nth: u128) -> RunId {
+    RunId::from_bits(nth << 64 | 0x0f0f)
 }
 
 async fn runs_that_cannot_be_forked_say_why(engine: TestEngine) {

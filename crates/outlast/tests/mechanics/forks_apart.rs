@@ -1,7 +1,8 @@
 //! Forks of runs with compensations, loops and generations: what is the fork's, and what is the other run's.
 
+use outlast::core::History;
 use outlast::prelude::*;
-use outlast::{Controlled, ErrorKind, OpNumber, Status, Undo};
+use outlast::{Controlled, ErrorKind, OpNumber, RunId, Status, Undo};
 
 use super::forks::{answered, event, fork, refusal, work};
 use super::test_engine::{StepState, TestEngine, on_every_world};
@@ -9,9 +10,12 @@ use super::test_engine::{StepState, TestEngine, on_every_world};
 on_every_world! {
     compensations_of_copied_steps_are_not_the_forks,
     a_result_in_the_last_copied_poll_depends_on_what_is_the_forks,
+    a_result_before_a_copied_fork_depends_on_what_is_the_forks,
     a_loop_continues_in_its_iteration,
     a_cut_before_a_loop_records_it_anew,
     a_generation_can_begin_in_the_last_copied_poll,
+    a_fork_leaves_the_past_of_its_generation_behind,
+    a_fork_of_a_loop_leaves_skipped_iterations_behind,
     an_event_of_a_deleted_generation_refuses_the_fork,
     a_cut_in_a_retried_part_is_the_cut_point_of_the_retry,
     a_fork_is_retried_only_from_what_it_did_itself,
@@ -131,6 +135,25 @@ async fn a_run_that_was_cancelled_before_its_first_turn_is_forked_at_its_start(e
     assert_eq!(fork(run.fork().at(1)).await.output().await.unwrap(), 7);
 }
 
+async fn a_result_before_a_copied_fork_depends_on_what_is_the_forks(engine: TestEngine) {
+    let _worker = engine.worker((order, work, undo)).await;
+    let run = engine.client.start(order, ()).await.unwrap();
+    assert!(run.output().await.is_err());
+    let compensating = event(&engine, run.id(), "run_compensating", 0).await;
+    let copy = fork(run.fork().at(compensating)).await;
+    assert!(copy.output().await.is_err());
+    // Its copied events end with `run_forked`: the workflow had returned in the poll before that.
+    let end = event(&engine, copy.id(), "run_failed", 0).await;
+    let again = fork(copy.fork().at(end)).await;
+    assert!(again.output().await.is_err());
+    let history = engine.history(again.id()).await;
+    assert!(history.ends_with("run_forked\nrun_forked\nrun_failed bad three failed"), "{history}");
+    // A third one, directly before the event of the second.
+    let third = fork(again.fork().at(end)).await;
+    assert!(third.output().await.is_err());
+    assert_eq!((engine.steps.count("undid one"), engine.steps.count("undid two")), (1, 1));
+}
+
 #[workflow]
 async fn looping(ctx: Context) -> Result<u32, Error> {
     ctx.step(work, "before".to_owned()).await?;
@@ -196,6 +219,62 @@ async fn a_generation_can_begin_in_the_last_copied_poll(engine: TestEngine) {
     engine.send(later.id(), "go", 1).await;
     assert_eq!(later.output().await.unwrap(), 2);
     assert_eq!(engine.steps.count("began 2 of 2"), 2);
+}
+
+/// The numbers of the events that a run has.
+async fn numbers(engine: &TestEngine, run: RunId) -> Vec<u64> {
+    engine.client.events(run).await.unwrap().iter().map(|event| event.number).collect()
+}
+
+async fn a_fork_leaves_the_past_of_its_generation_behind(engine: TestEngine) {
+    let _worker = engine.worker((generations, work)).await;
+    let run = engine.client.start(generations, (1, 3)).await.unwrap();
+    for generation in 1..=3 {
+        engine.wait_for_view(run.id(), |view| view.generation == generation && !view.waits.is_empty()).await;
+        if generation == 1 {
+            // Nobody takes this payload: it goes from generation to generation.
+            engine.send(run.id(), "other", 1).await;
+        }
+        engine.send(run.id(), "go", 1).await;
+    }
+    assert_eq!(run.output().await.unwrap(), 3);
+    let at = event(&engine, run.id(), "step_completed", 2).await;
+    let copy = fork(run.fork().at(at)).await;
+    engine.wait_for_view(copy.id(), |view| view.generation == 3 && !view.waits.is_empty()).await;
+    let (of, copied) = (numbers(&engine, run.id()).await, numbers(&engine, copy.id()).await);
+    assert!(copied.len() < of.len() && copied[0] == 0 && copied.contains(&(at - 1)), "{copied:?} {of:?}");
+    assert!(copied.iter().all(|number| *number >= at || of.contains(number)));
+    // Views and exports show what there is, and it replays.
+    let view = engine.view(copy.id()).await;
+    assert_eq!((view.generation, view.forked_from()), (3, Some(run.id())));
+    let operations = engine.client.operations(copy.id()).await.unwrap();
+    assert!(operations.iter().any(|operation| &*operation.name == "go"), "{operations:?}");
+    let exported = engine.client.export(copy.id()).await.unwrap();
+    assert_eq!(History::from_json(&exported).unwrap().to_json(), exported);
+    let sentence = engine.client.explain(copy.id()).await.unwrap().sentence;
+    assert!(sentence.contains("`go`"), "{sentence}");
+    engine.send(copy.id(), "go", 1).await;
+    assert_eq!(copy.output().await.unwrap(), 3);
+    assert_eq!(engine.steps.count("began 1 of 3"), 1);
+    let again = fork(copy.fork().at(at)).await;
+    engine.send(again.id(), "go", 1).await;
+    assert_eq!(again.output().await.unwrap(), 3);
+}
+
+async fn a_fork_of_a_loop_leaves_skipped_iterations_behind(engine: TestEngine) {
+    let worker = engine.worker((looping, work)).await;
+    let run = engine.client.start(looping, ()).await.unwrap();
+    assert!(run.output().await.is_err());
+    engine.steps.log("fixed bad");
+    let at = event(&engine, run.id(), "step_failed", 0).await;
+    let copy = fork(run.fork().at(at)).await;
+    assert_eq!(copy.output().await.unwrap(), 5);
+    let (of, copied) = (numbers(&engine, run.id()).await, numbers(&engine, copy.id()).await);
+    assert!(copied.iter().filter(|number| **number < at).count() < of.len() - 2, "{copied:?} {of:?}");
+    worker.stop().await.unwrap();
+    let _worker = engine.worker((looping, work)).await;
+    let again = fork(copy.fork().at(event(&engine, copy.id(), "run_completed", 0).await)).await;
+    assert_eq!(again.output().await.unwrap(), 5);
 }
 
 async fn an_event_of_a_deleted_generation_refuses_the_fork(engine: TestEngine) {

@@ -98,10 +98,9 @@ async fn a_closed_token_ends_an_ask(engine: TestEngine) {
     let _worker = engine.worker(shop_by_token).await;
     engine.client.start(shop_by_token, true).await.unwrap();
     wait_for_token(&engine, "shop").await;
-    let client = engine.client.clone();
-    let ask = tokio::spawn(async move { client.ask_token::<String, _>("shop", &7).await });
+    let asked = engine.client.ask_token::<String, _>("shop", &7).post().await.unwrap();
     engine.run_to("90m").await;
-    assert_eq!(ask.await.unwrap().unwrap_err().code(), Some("not_answered"));
+    assert_eq!(asked.reply().await.unwrap_err().code(), Some("not_answered"));
 }
 
 async fn a_payload_that_cannot_be_decoded_ends_an_ask(engine: TestEngine) {

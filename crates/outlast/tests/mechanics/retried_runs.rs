@@ -16,6 +16,7 @@ on_every_world! {
     payloads_after_the_failure_are_kept,
     decisions_after_the_failure_are_gone_and_numbers_are_not_used_again,
     an_open_queued_step_starts_again_as_a_new_run,
+    the_runs_that_a_retry_has_started_end_with_it,
     a_child_that_failed_starts_again,
     a_child_with_a_key_is_adopted,
     a_child_that_ended_while_its_parent_had_ended_is_not_lost,
@@ -248,17 +249,22 @@ async fn decisions_after_the_failure_are_gone_and_numbers_are_not_used_again(eng
     );
 }
 
+#[workflow]
+async fn mixed(ctx: Context) -> Result<String, Error> {
+    let both = futures_util::future::try_join(
+        ctx.step(work, "slow bad".to_owned()),
+        ctx.step(work, "slow queued".to_owned()).queue("gpu"),
+    );
+    let (here, there) = both.await?;
+    Ok(format!("{here} {there}"))
+}
+
+async fn gpu_worker(engine: &TestEngine) -> Worker {
+    engine.builder().queues(["default", "gpu"]).register((mixed, work)).start().await.unwrap()
+}
+
 async fn an_open_queued_step_starts_again_as_a_new_run(engine: TestEngine) {
-    #[workflow]
-    async fn mixed(ctx: Context) -> Result<String, Error> {
-        let both = futures_util::future::try_join(
-            ctx.step(work, "slow bad".to_owned()),
-            ctx.step(work, "slow queued".to_owned()).queue("gpu"),
-        );
-        let (here, there) = both.await?;
-        Ok(format!("{here} {there}"))
-    }
-    let _worker = engine.builder().queues(["default", "gpu"]).register((mixed, work)).start().await.unwrap();
+    let _worker = gpu_worker(&engine).await;
     let run = engine.client.start(mixed, ()).await.unwrap();
     engine.steps.wait_for_log("began slow queued", 1).await;
     let before = engine.client.steps(run.id()).await.unwrap()[1].child.unwrap();
@@ -273,6 +279,24 @@ async fn an_open_queued_step_starts_again_as_a_new_run(engine: TestEngine) {
     let after = engine.client.steps(run.id()).await.unwrap()[1].child.unwrap();
     assert_ne!(before, after);
     assert_eq!(engine.status(after).await, Status::Completed);
+}
+
+async fn the_runs_that_a_retry_has_started_end_with_it(engine: TestEngine) {
+    let worker = gpu_worker(&engine).await;
+    let run = engine.client.start(mixed, ()).await.unwrap();
+    engine.steps.wait_for_log("began slow queued", 1).await;
+    engine.steps.open("slow bad");
+    assert!(run.output().await.is_err());
+    engine.steps.log("fixed slow bad");
+    retry(&engine, run.id()).await;
+    engine.steps.wait_for_log("began slow queued", 2).await;
+    let queued = engine.client.steps(run.id()).await.unwrap()[1].child.unwrap();
+    engine.crash(worker);
+    // A worker without the code of both ends the run.
+    let _other = engine.worker(fragile).await;
+    engine.client.terminate(run.id(), "enough").await.unwrap();
+    engine.wait_for_status(run.id(), Status::Cancelled).await;
+    engine.wait_for_status(queued, Status::Cancelled).await;
 }
 
 #[workflow]

@@ -25,6 +25,8 @@ on_every_world! {
     a_fixed_response_has_its_headers,
     the_token_of_a_plain_hook_is_no_webhook,
     a_webhook_whose_run_has_ended_or_that_is_closed_accepts_nothing,
+    a_repeated_request_has_its_response_after_the_end_of_the_run,
+    a_repeated_request_has_its_response_after_the_webhook_is_closed,
     a_webhook_accepts_its_methods_only,
     invalid_settings_are_errors_of_the_operation,
     a_payload_that_is_not_a_request_is_rejected,
@@ -336,6 +338,72 @@ async fn a_webhook_whose_run_has_ended_or_that_is_closed_accepts_nothing(engine:
         engine.settle().await;
     }
     assert_eq!(refused(&open, WebhookRequest::post("2"), &WebhookSecrets::new()).await.status(), 410);
+}
+
+/// Responds to one request and ends.
+#[workflow]
+async fn once(ctx: Context) -> Result<String, Error> {
+    let webhook = ctx.webhook("order").token("once").manual_response().verify("bank").await?;
+    let request = webhook.next().await?;
+    request.respond(201, format!("order {}", request.text()?))?;
+    Ok(request.text()?.to_owned())
+}
+
+async fn a_repeated_request_has_its_response_after_the_end_of_the_run(engine: TestEngine) {
+    let _worker = engine.worker((once, notified)).await;
+    let run = engine.client.start(once, ()).await.unwrap();
+    let webhook = entry(&engine, "once").await;
+    let request = |id: &str| signed(&engine, id, "7", 0);
+    let accepted = webhook.accept(request("1"), &secrets()).await.unwrap();
+    assert_eq!(accepted.reply().await.unwrap(), WebhookReply::new(201, "order 7"));
+    run.output().await.unwrap();
+    let ended = engine.client.webhook("once").await.unwrap().unwrap();
+    for webhook in [webhook, ended] {
+        let again = webhook.accept(request("1"), &secrets()).await.unwrap();
+        assert!(again.is_duplicate());
+        assert_eq!(again.reply().await.unwrap(), WebhookReply::new(201, "order 7"));
+        // A new one is refused, and a forged one learns nothing.
+        assert_eq!(refused(&webhook, request("2"), &secrets()).await.status(), 410);
+        let forged = request("1").with_body("8");
+        assert_eq!(refused(&webhook, forged, &secrets()).await.status(), 401);
+    }
+    // Without a response of the workflow.
+    let run = engine.client.start(notified, 1).await.unwrap();
+    let webhook = entry(&engine, "paid").await;
+    let request = || WebhookRequest::post("a").with_header("idempotency-key", "1");
+    accept(&webhook, request()).await;
+    run.output().await.unwrap();
+    let sent = engine.view(run.id()).await.sent;
+    let again = accept(&engine.client.webhook("paid").await.unwrap().unwrap(), request()).await;
+    assert!(again.is_duplicate());
+    assert_eq!(again.reply().await.unwrap(), WebhookReply::new(202, ""));
+    assert_eq!(engine.view(run.id()).await.sent, sent);
+}
+
+/// Responds to one request, closes the webhook, and goes on.
+#[workflow]
+async fn approval(ctx: Context) -> Result<(), Error> {
+    let webhook = ctx.webhook("approve").manual_response().await?;
+    webhook.next().await?.respond(200, "thank you")?;
+    webhook.close();
+    ctx.hook::<u32>("end").await.map(drop)
+}
+
+async fn a_repeated_request_has_its_response_after_the_webhook_is_closed(engine: TestEngine) {
+    let _worker = engine.worker(approval).await;
+    let run = engine.client.start(approval, ()).await.unwrap();
+    let token = token_of(&engine, run.id()).await;
+    let request = || WebhookRequest::post("").with_header("webhook-id", "1");
+    let first = accept(&entry(&engine, &token).await, request()).await;
+    assert_eq!(first.reply().await.unwrap(), WebhookReply::new(200, "thank you"));
+    engine.wait_for_history(run.id(), |history| history.contains("token_closed")).await;
+    let closed = entry(&engine, &token).await;
+    let again = accept(&closed, request()).await;
+    assert_eq!(again.reply().await.unwrap(), WebhookReply::new(200, "thank you"));
+    let other = WebhookRequest::post("").with_header("webhook-id", "2");
+    assert_eq!(refused(&closed, other, &WebhookSecrets::new()).await.status(), 410);
+    engine.advance("7d").await;
+    assert!(engine.client.webhook(&token).await.unwrap().is_none());
 }
 
 async fn a_webhook_accepts_its_methods_only(engine: TestEngine) {

@@ -49,10 +49,11 @@ pub(super) fn forked_examples() -> Vec<Event> {
 /// The beginnings of forks.
 pub(super) fn forked_starts() -> Vec<Event> {
     let of = RunId::from_bits(11);
-    let small = ForkOrigin { of, at: 7, seed: of, outputs: Vec::new(), actor: None };
+    let small = ForkOrigin { of, at: 7, seed: of, outputs: Vec::new(), digest: None, actor: None };
     let full = ForkOrigin {
         seed: RunId::from_bits(10),
         outputs: vec![3, 4],
+        digest: Some("0a".repeat(16)),
         actor: Some("ada".into()),
         ..small.clone()
     };

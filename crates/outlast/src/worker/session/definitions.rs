@@ -3,11 +3,11 @@
 //! It is a service for people: nothing depends on it, and a failure is only logged. A worker writes only what is new or
 //! was stored a while ago, so that a fleet that is restarted writes little. In virtual time nothing is stored.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_core::definition::DEFINITIONS;
+use outlast_core::definition::{DEFINITIONS, definition_id};
 use outlast_core::limits::{DEFINITIONS_MAX, RECORDS_BATCH_MAX};
 use outlast_core::queue::check_workflow_name;
 use outlast_core::record::check_records;
@@ -64,9 +64,10 @@ fn summaries(session: &Session) -> Vec<NewRecord> {
     records.filter(|record| check_records(DEFINITIONS, std::slice::from_ref(record)).is_ok()).collect()
 }
 
-/// Stores what is new or old, and deletes the oldest definitions if there are too many.
+/// Stores what is new or old, and deletes the oldest definitions if there are too many: never those of workers that are
+/// joined, of which there may be more.
 async fn store(world: &dyn World, mut own: Vec<NewRecord>, now: Timestamp) -> Result<(), WorldError> {
-    let known = world.records(RecordQuery::of_space(DEFINITIONS)).await?;
+    let known = all_definitions(world).await?;
     let by_id: BTreeMap<&str, &StoredRecord> =
         known.iter().map(|record| (record.id.as_str(), record)).collect();
     own.retain(|record| {
@@ -80,17 +81,45 @@ async fn store(world: &dyn World, mut own: Vec<NewRecord>, now: Timestamp) -> Re
         return Ok(());
     }
     let mut others: Vec<_> = known.iter().filter(|known| own.iter().all(|own| own.id != known.id)).collect();
-    others.sort_by_key(|record| std::cmp::Reverse(record.at));
-    let superfluous: Vec<String> =
-        others.iter().skip(DEFINITIONS_MAX - own.len()).map(|record| record.id.clone()).collect();
-    if !superfluous.is_empty() {
-        world.delete_records(DEFINITIONS, &superfluous).await?;
+    if others.len() > DEFINITIONS_MAX - own.len() {
+        let joined = joined_definitions(world).await?;
+        let room = (DEFINITIONS_MAX - own.len())
+            .saturating_sub(others.iter().filter(|other| joined.contains(&other.id)).count());
+        others.retain(|other| !joined.contains(&other.id));
+        others.sort_by_key(|record| std::cmp::Reverse(record.at));
+        let superfluous: Vec<String> = others.iter().skip(room).map(|record| record.id.clone()).collect();
+        for batch in superfluous.chunks(RECORDS_BATCH_MAX) {
+            world.delete_records(DEFINITIONS, batch).await?;
+        }
     }
     world.put_records(DEFINITIONS, own).await
 }
 
+async fn all_definitions(world: &dyn World) -> Result<Vec<StoredRecord>, WorldError> {
+    let mut all: Vec<StoredRecord> = Vec::new();
+    loop {
+        let after = all.last().map(|last| last.id.clone());
+        let page = world.records(RecordQuery { after, ..RecordQuery::of_space(DEFINITIONS) }).await?;
+        let is_last = page.len() < RECORDS_BATCH_MAX;
+        all.extend(page);
+        if is_last {
+            return Ok(all);
+        }
+    }
+}
+
+/// The ids of the definitions of the workers that are joined.
+async fn joined_definitions(world: &dyn World) -> Result<BTreeSet<String>, WorldError> {
+    let workers = world.workers().await?;
+    let ids = workers.iter().flat_map(|worker| {
+        worker.code.iter().map(|code| definition_id(&code.workflow, code.version, &worker.build))
+    });
+    Ok(ids.collect())
+}
+
 #[cfg(test)]
 mod tests {
+    use outlast_core::{Code, Join};
     use outlast_memory::MemoryWorld;
     use outlast_testkit::TestClock;
 
@@ -115,6 +144,42 @@ mod tests {
         }
         let kept = stored(&world).await;
         assert_eq!((kept.len(), kept[0].id.as_str()), (DEFINITIONS_MAX, "w/1000/b"));
+    }
+
+    #[tokio::test]
+    async fn the_definitions_of_joined_workers_are_kept() {
+        let clock = TestClock::new();
+        let world = MemoryWorld::new(Arc::new(clock.clone()));
+        let session = crate::ids::session();
+        let code = Code { workflow: "w".into(), version: 7 };
+        let join = Join {
+            session,
+            host: "host".into(),
+            pid: 1,
+            build: "b".into(),
+            code: Arc::from([code]),
+            queues: Arc::from([outlast_core::queue::default_queue()]),
+            time: Duration::from_secs(10),
+            rules: outlast_core::event::RULES,
+            format: outlast_core::event::FORMAT,
+        };
+        world.join(join).await.unwrap();
+        let joined = NewRecord { id: "w/7/b".into(), body: "1".into() };
+        store(&world, vec![joined], clock.now()).await.unwrap();
+        let newer = async |part: usize| {
+            clock.advance("1s");
+            let own = (0..DEFINITIONS_MAX / 2).map(|number| record(part * 1_000 + number, "1"));
+            store(&world, own.collect(), clock.now()).await.unwrap();
+        };
+        for part in 1..5 {
+            newer(part).await;
+        }
+        let kept = stored(&world).await;
+        assert_eq!(kept.len(), DEFINITIONS_MAX);
+        assert!(kept.iter().any(|kept| kept.id == "w/7/b"), "the definition of a joined worker");
+        world.leave(session).await.unwrap();
+        newer(5).await;
+        assert!(stored(&world).await.iter().all(|kept| kept.id != "w/7/b"));
     }
 
     #[tokio::test]
