@@ -449,6 +449,7 @@ mod tests {
         let cancel = |maybe_attempted| Event::CancelRequested {
             message: None,
             reason: "stop".into(),
+            actor: None,
             pauses: Vec::new(),
             ends: vec![OpNumber(0)],
             maybe_attempted,

@@ -83,6 +83,8 @@ pub enum Event {
     RunTerminated {
         /// Why.
         failure: Failure,
+        /// Who asked for it, if that is known.
+        actor: Option<Arc<str>>,
     },
     /// The workflow requested a step; it can be attempted from now on.
     StepStarted {
@@ -150,6 +152,8 @@ pub enum Event {
         message: MessageId,
         /// The timers that it ended, in order.
         ops: Vec<OpNumber>,
+        /// Who asked for it, if that is known.
+        actor: Option<Arc<str>>,
     },
     /// The workflow dropped the timer.
     TimerCancelled {
@@ -305,6 +309,8 @@ pub enum Event {
         ends_as: Status,
         /// Why.
         failure: Failure,
+        /// Who asked for it, if it was asked for and that is known.
+        actor: Option<Arc<str>>,
     },
     /// The workflow failed, and begins again as the next generation. Workflow code does not run until then: first
     /// everything that the run began must be over, and its compensations run.
@@ -345,6 +351,8 @@ pub enum Event {
         message: Option<MessageId>,
         /// Why.
         reason: String,
+        /// Who asked for it, if that is known.
+        actor: Option<Arc<str>>,
         /// Rules 1: the steps that were paused between two attempts; they are not attempted again.
         pauses: Vec<OpNumber>,
         /// From rules 2 on: the operations that it ends, in order. Others continue: steps that are being attempted,

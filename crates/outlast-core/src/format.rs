@@ -56,7 +56,7 @@ impl Event {
             }
             Self::RunFailed { failure }
             | Self::RunCancelled { failure }
-            | Self::RunTerminated { failure }
+            | Self::RunTerminated { failure, .. }
             | Self::StepFailed { failure, .. }
             | Self::StepRetried { failure, .. }
             | Self::ChildFailed { failure, .. }

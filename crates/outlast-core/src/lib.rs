@@ -72,7 +72,9 @@ pub use history::History;
 pub use id::{AttemptId, IdSource, MessageId, RunId, SessionId, TurnId};
 pub use iteration::{IterationCut, IterationEnded, SkippedRange};
 pub use marks::{MarkCounts, Marks, count_marks};
-pub use message::{EndableWithoutCode, Headers, HookAddress, Message, MessageBody, NewMessage, Sent};
+pub use message::{
+    ACTOR_HEADER, EndableWithoutCode, Headers, HookAddress, Message, MessageBody, NewMessage, Sent,
+};
 pub use payload::{Codec, Payload, PayloadError, PlainJson};
 pub use queue::QueueView;
 pub use recently_started::RecentlyStarted;

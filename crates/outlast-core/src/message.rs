@@ -16,6 +16,10 @@ use crate::token::TokenHash;
 /// Headers of starts and messages, such as trace context or the identity of the caller.
 pub type Headers = BTreeMap<String, String>;
 
+/// The header of control messages and restarts that names who made the call. The events that record what was asked for
+/// contain it.
+pub const ACTOR_HEADER: &str = "actor";
+
 /// A message to a run. Its id is chosen before the first send, so that a repeated send is recognised.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewMessage {

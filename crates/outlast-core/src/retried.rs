@@ -208,9 +208,10 @@ impl RetryRequest {
             Event::HookReceived { judgement, .. } => {
                 (*judgement != Judgement::TakenBy(self.reopens)).then(|| event.clone())
             }
-            Event::TimerWoken { message, ops } => {
+            Event::TimerWoken { message, ops, actor } => {
                 let ops: Vec<_> = ops.iter().copied().filter(|op| is_kept(*op)).collect();
-                (!ops.is_empty()).then_some(Event::TimerWoken { message: *message, ops })
+                let (message, actor) = (*message, actor.clone());
+                (!ops.is_empty()).then_some(Event::TimerWoken { message, ops, actor })
             }
             _ => None,
         }

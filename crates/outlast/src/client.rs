@@ -54,7 +54,7 @@ use std::time::Duration;
 use outlast_core::duration::InvalidDuration;
 use outlast_core::limits::HEADERS_BYTES_MAX;
 use outlast_core::{
-    Codec, Headers, MessageBody, NewMessage, Payload, PlainJson, RunId, Sent, World, WorldError,
+    ACTOR_HEADER, Codec, Headers, MessageBody, NewMessage, Payload, PlainJson, RunId, Sent, World, WorldError,
 };
 use serde::de::DeserializeOwned;
 
@@ -144,9 +144,6 @@ pub struct Client {
     /// The person or program that controls runs with this client.
     actor: Option<Arc<str>>,
 }
-
-/// The header of control messages and restarts that names who made the call.
-pub(crate) const ACTOR_HEADER: &str = "actor";
 
 impl Client {
     /// Creates a client of a world.

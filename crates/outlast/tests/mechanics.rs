@@ -9,6 +9,7 @@ mod mechanics {
     mod faulty_world;
     mod test_engine;
 
+    mod actors;
     mod at_most_once;
     mod blocking;
     mod cancel;

@@ -265,7 +265,7 @@ mod tests {
     }
 
     fn deciding() -> Event {
-        Event::RunCompensating { ends_as: Status::Failed, failure: failure() }
+        Event::RunCompensating { ends_as: Status::Failed, failure: failure(), actor: None }
     }
 
     fn failed() -> Event {
@@ -314,6 +314,7 @@ mod tests {
         let cancel = Event::CancelRequested {
             message: None,
             reason: "no".into(),
+            actor: None,
             pauses: Vec::new(),
             ends: Vec::new(),
             maybe_attempted: Vec::new(),

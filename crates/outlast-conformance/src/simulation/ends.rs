@@ -123,6 +123,7 @@ mod tests {
         let cancel = Event::CancelRequested {
             message: None,
             reason: "its child failed".into(),
+            actor: None,
             pauses: Vec::new(),
             ends: Vec::new(),
             maybe_attempted: Vec::new(),

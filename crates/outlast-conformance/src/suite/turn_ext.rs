@@ -102,7 +102,7 @@ impl TurnExt for Turn {
     }
 
     fn terminating(mut self) -> Self {
-        self.events.push(Event::RunTerminated { failure: failure() });
+        self.events.push(Event::RunTerminated { failure: failure(), actor: None });
         self.then(Then::End(Status::Cancelled))
     }
 
@@ -142,6 +142,7 @@ impl TurnExt for Turn {
         self.events.push(Event::CancelRequested {
             message: None,
             reason: "it took too long".into(),
+            actor: None,
             pauses: Vec::new(),
             ends: Vec::new(),
             maybe_attempted: Vec::new(),

@@ -102,7 +102,6 @@ fn write(event: &Event, out: &mut String) {
         | Event::ChildCompleted { output, .. } => object.payload("output", output),
         Event::RunFailed { failure }
         | Event::RunCancelled { failure }
-        | Event::RunTerminated { failure }
         | Event::ChildFailed { failure, .. }
         | Event::ChildCancelled { failure, .. }
         | Event::StepFailed { failure, .. } => {
@@ -152,6 +151,10 @@ fn write(event: &Event, out: &mut String) {
 /// Events of waits and deliveries.
 fn write_wait(event: &Event, object: &mut Object<'_>) {
     match event {
+        Event::RunTerminated { failure, actor } => {
+            object.json("failure", failure);
+            object.optional_text("actor", actor.as_deref());
+        }
         Event::TimerStarted { fire_at, .. } => object.number("fire_at", fire_at.as_micros()),
         Event::ValueRecorded { name, value, .. } => {
             object.text("name", name);
@@ -160,15 +163,17 @@ fn write_wait(event: &Event, object: &mut Object<'_>) {
                 Err(failure) => object.json("failure", failure),
             }
         }
-        Event::TimerWoken { message, ops } => {
+        Event::TimerWoken { message, ops, actor } => {
             object.json("message", message);
             object.numbers("ops", ops);
+            object.optional_text("actor", actor.as_deref());
         }
-        Event::CancelRequested { message, reason, pauses, ends, maybe_attempted } => {
+        Event::CancelRequested { message, reason, actor, pauses, ends, maybe_attempted } => {
             if let Some(message) = message {
                 object.json("message", message);
             }
             object.text("reason", reason);
+            object.optional_text("actor", actor.as_deref());
             object.numbers("pauses", pauses);
             object.numbers("ends", ends);
             object.numbers("maybe_attempted", maybe_attempted);
@@ -287,6 +292,12 @@ impl<'a> Object<'a> {
     }
 
     /// Writes a field that is left out if it is false.
+    fn optional_text(&mut self, name: &str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.text(name, value);
+        }
+    }
+
     fn flag(&mut self, name: &str, is_set: bool) {
         if is_set {
             self.json(name, &true);
@@ -478,13 +489,9 @@ fn read(mut fields: Fields<'_>) -> Result<Event, EventError> {
         }
         "run_failed" => Event::RunFailed { failure: need.field("failure", fields.failure)? },
         "run_cancelled" => Event::RunCancelled { failure: need.field("failure", fields.failure)? },
-        "run_terminated" => Event::RunTerminated { failure: need.field("failure", fields.failure)? },
         step if step.starts_with("step_") => read_step(fields, &need)?,
         child if child.starts_with("child_") => children::read(fields, &need)?,
         "tags_set" => Event::TagsSet { op: need.op(fields.op)?, tags: need.field("tags", fields.tags)? },
-        "timer_woken" => {
-            Event::TimerWoken { message: need.field("message", fields.message)?, ops: ops(fields.ops) }
-        }
         "timer_started" => {
             Event::TimerStarted { op: need.op(fields.op)?, fire_at: need.field("fire_at", fields.fire_at)? }
         }
@@ -502,23 +509,39 @@ fn read(mut fields: Fields<'_>) -> Result<Event, EventError> {
         compensation if compensation.starts_with("compensation") => {
             compensations::read_compensation(fields, &need)?
         }
-        "run_compensating" => Event::RunCompensating {
-            ends_as: need.field("ends_as", fields.ends_as)?,
-            failure: need.field("failure", fields.failure)?,
-        },
         "run_retrying" => Event::RunRetrying(Box::new(compensations::read_retrying(fields, &need)?)),
         "operation_cancelled" => Event::OperationCancelled { op: need.op(fields.op)? },
         token if token.starts_with("token_") || token.starts_with("reply_") => tokens::read(fields, &need)?,
         "loop_started" | "iteration_ended" => iterations::read(fields, &need)?,
         "version_chosen" => Event::VersionChosen { name: need.field("name", fields.name)?.into() },
-        "cancel_requested" => Event::CancelRequested {
+        "run_terminated" | "run_compensating" | "timer_woken" | "cancel_requested" => {
+            read_control(fields, &need)?
+        }
+        unknown => return Err(EventError::UnknownKind(unknown.into())),
+    })
+}
+
+/// Reads an event that may record who asked for it.
+fn read_control(fields: Fields<'_>, need: &Need<'_>) -> Result<Event, EventError> {
+    let actor = fields.actor.map(Into::into);
+    Ok(match need.kind {
+        "run_terminated" => Event::RunTerminated { failure: need.field("failure", fields.failure)?, actor },
+        "run_compensating" => Event::RunCompensating {
+            ends_as: need.field("ends_as", fields.ends_as)?,
+            failure: need.field("failure", fields.failure)?,
+            actor,
+        },
+        "timer_woken" => {
+            Event::TimerWoken { message: need.field("message", fields.message)?, ops: ops(fields.ops), actor }
+        }
+        _ => Event::CancelRequested {
             message: fields.message,
             reason: need.field("reason", fields.reason)?.into_owned(),
+            actor,
             pauses: ops(fields.pauses),
             ends: ops(fields.ends),
             maybe_attempted: ops(fields.maybe_attempted),
         },
-        unknown => return Err(EventError::UnknownKind(unknown.into())),
     })
 }
 

@@ -41,7 +41,7 @@ impl Outcome {
         match event {
             Event::RunCompleted { output } => Some(Self::Completed(output.clone())),
             Event::RunFailed { failure } => Some(Self::Failed(failure.clone())),
-            Event::RunCancelled { failure } | Event::RunTerminated { failure } => {
+            Event::RunCancelled { failure } | Event::RunTerminated { failure, .. } => {
                 Some(Self::Cancelled(failure.clone()))
             }
             _ => None,

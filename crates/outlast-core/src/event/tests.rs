@@ -8,6 +8,7 @@
 
 mod children;
 mod compensations;
+mod control;
 mod generations;
 mod iterations;
 mod reading;
@@ -22,6 +23,7 @@ use expect_test::expect_file;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use self::control::{ada, any_actor, control_examples};
 use self::generations::{any_run_continued, generation_examples, plain_start};
 use self::transactional::{step_started, transactional_examples};
 use super::*;
@@ -50,6 +52,7 @@ fn examples_of_rules(rules: u32) -> Vec<Event> {
     let mut examples = run_examples(rules);
     examples.extend(step_examples(rules));
     examples.extend(wait_examples(rules));
+    examples.extend(control_examples());
     examples.extend(children::child_examples());
     if rules >= 2 {
         examples.push(Event::OperationCancelled { op: OpNumber(4) });
@@ -104,7 +107,10 @@ fn run_examples(rules: u32) -> Vec<Event> {
         Event::RunFailed { failure: Failure::new(FailureKind::Error, "not approved") },
         Event::RunFailed { failure: full_failure() },
         Event::RunCancelled { failure: Failure::new(FailureKind::Cancelled, "cancelled: too late") },
-        Event::RunTerminated { failure: Failure::new(FailureKind::Cancelled, "terminated: no code") },
+        Event::RunTerminated {
+            failure: Failure::new(FailureKind::Cancelled, "terminated: no code"),
+            actor: None,
+        },
     ];
     if rules >= 2 {
         examples.push(Event::from(requested));
@@ -168,8 +174,8 @@ fn wait_examples(rules: u32) -> Vec<Event> {
         Event::TimerStarted { op, fire_at: moment() },
         Event::TimerStarted { op, fire_at: Timestamp::NEVER },
         Event::TimerFired { op },
-        Event::TimerWoken { message, ops: vec![] },
-        Event::TimerWoken { message, ops: vec![OpNumber(0), op] },
+        Event::TimerWoken { message, ops: vec![], actor: None },
+        Event::TimerWoken { message, ops: vec![OpNumber(0), op], actor: None },
         Event::TimerCancelled { op },
         Event::HookOpened { op, name: "review".into(), timeout_at: None, of: None },
         Event::HookOpened { op, name: "review".into(), timeout_at: Some(moment()), of: None },
@@ -192,7 +198,7 @@ fn wait_examples(rules: u32) -> Vec<Event> {
 fn cancel_examples(rules: u32, message: MessageId, op: OpNumber) -> Vec<Event> {
     let cancel = |message, reason: &str, ops: Vec<OpNumber>, maybe_attempted| {
         let (pauses, ends) = if rules == 1 { (ops, Vec::new()) } else { (Vec::new(), ops) };
-        Event::CancelRequested { message, reason: reason.into(), pauses, ends, maybe_attempted }
+        Event::CancelRequested { message, reason: reason.into(), actor: None, pauses, ends, maybe_attempted }
     };
     let mut examples = vec![
         cancel(Some(message), "", vec![], vec![]),
@@ -499,14 +505,15 @@ fn redrawn(example: &Event) -> BoxedStrategy<Event> {
             any_failure().prop_map(|failure| Event::RunCancelled { failure }).boxed()
         }
         Event::RunTerminated { .. } => {
-            any_failure().prop_map(|failure| Event::RunTerminated { failure }).boxed()
+            let event = (any_failure(), any_actor());
+            event.prop_map(|(failure, actor)| Event::RunTerminated { failure, actor }).boxed()
         }
         Event::TimerStarted { .. } => {
             (op, at).prop_map(|(op, fire_at)| Event::TimerStarted { op, fire_at }).boxed()
         }
         Event::TimerFired { .. } => op.prop_map(|op| Event::TimerFired { op }).boxed(),
-        Event::TimerWoken { .. } => (message, prop::collection::vec(op, 0..4))
-            .prop_map(|(message, ops)| Event::TimerWoken { message, ops })
+        Event::TimerWoken { .. } => (message, prop::collection::vec(op, 0..4), any_actor())
+            .prop_map(|(message, ops, actor)| Event::TimerWoken { message, ops, actor })
             .boxed(),
         Event::TagsSet { .. } => (op, any_words()).prop_map(|(op, tags)| Event::TagsSet { op, tags }).boxed(),
         Event::TimerCancelled { .. } => op.prop_map(|op| Event::TimerCancelled { op }).boxed(),
@@ -542,10 +549,11 @@ fn redrawn(example: &Event) -> BoxedStrategy<Event> {
         Event::VersionChosen { .. } => name.prop_map(|name| Event::VersionChosen { name }).boxed(),
         Event::CancelRequested { .. } => {
             let ops = || prop::collection::vec(op.clone(), 0..4);
-            (prop::option::of(message), any_text(), ops(), ops(), ops())
-                .prop_map(|(message, reason, pauses, ends, maybe_attempted)| Event::CancelRequested {
+            (prop::option::of(message), any_text(), any_actor(), ops(), ops(), ops())
+                .prop_map(|(message, reason, actor, pauses, ends, maybe_attempted)| Event::CancelRequested {
                     message,
                     reason,
+                    actor,
                     pauses,
                     ends,
                     maybe_attempted,

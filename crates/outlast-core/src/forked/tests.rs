@@ -224,7 +224,7 @@ fn what_cannot_be_asked_for_again_names_the_event_before_it() {
     let failure = Failure::new(FailureKind::Error, "no");
     let history = turns(vec![
         vec![started(), step(9)],
-        vec![done(9), Event::RunCompensating { ends_as: Status::Failed, failure }, failed()],
+        vec![done(9), Event::RunCompensating { ends_as: Status::Failed, failure, actor: None }, failed()],
     ]);
     assert_eq!(at(&history, 4), Err(ForkRefusal::Compensating(3)));
     assert!(at(&history, 3).is_ok());

@@ -196,7 +196,7 @@ impl<'a> EffectiveEvents<'a> {
             Some(
                 Event::RunFailed { failure }
                 | Event::RunCancelled { failure }
-                | Event::RunTerminated { failure },
+                | Event::RunTerminated { failure, .. },
             ) => {
                 let op = failure.op.as_deref().map(|op| OpNumber(*op));
                 op.ok_or_else(|| RetryRefusal::NoOperation(failure.message.clone()))

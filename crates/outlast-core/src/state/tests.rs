@@ -55,6 +55,7 @@ fn all_turns() -> Vec<Turn> {
     let cancel = Event::CancelRequested {
         message: None,
         reason: "late".into(),
+        actor: None,
         pauses: Vec::new(),
         ends: Vec::new(),
         maybe_attempted: Vec::new(),

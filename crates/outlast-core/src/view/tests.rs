@@ -126,7 +126,14 @@ fn child(op: u64, on_parent_end: ParentEnd, key: Option<&str>) -> Event {
 fn cancel(pauses: &[u64]) -> Event {
     let pauses = numbers(pauses);
     let (ends, maybe_attempted) = (Vec::new(), Vec::new());
-    Event::CancelRequested { message: None, reason: "enough".into(), pauses, ends, maybe_attempted }
+    Event::CancelRequested {
+        message: None,
+        reason: "enough".into(),
+        actor: None,
+        pauses,
+        ends,
+        maybe_attempted,
+    }
 }
 
 /// A cancel of a run with rules 2.
@@ -135,6 +142,7 @@ fn cancel_of(ends: &[u64], maybe_attempted: &[u64]) -> Event {
     Event::CancelRequested {
         message: None,
         reason: "enough".into(),
+        actor: None,
         pauses: Vec::new(),
         ends,
         maybe_attempted,
@@ -228,7 +236,11 @@ fn timers_fire_are_woken_or_dropped() {
             timer(2),
             timer(3),
             Event::TimerFired { op: OpNumber(0) },
-            Event::TimerWoken { message: MessageId::from_bits(1), ops: vec![OpNumber(1), OpNumber(2)] },
+            Event::TimerWoken {
+                message: MessageId::from_bits(1),
+                ops: vec![OpNumber(1), OpNumber(2)],
+                actor: None,
+            },
             Event::TimerCancelled { op: OpNumber(2) },
         ],
         expect![[r#"
@@ -331,7 +343,7 @@ fn what_is_open_when_the_run_ends_is_dropped() {
             value(1, Err(failure("too long", 0))),
             Event::TagsSet { op: OpNumber(2), tags: [("a".into(), "b".into())].into() },
             step(3),
-            Event::RunTerminated { failure: failure("terminated", 0) },
+            Event::RunTerminated { failure: failure("terminated", 0), actor: None },
         ],
         expect![[r#"
             0 value rate completed from 0 to 0 out 3
@@ -481,7 +493,7 @@ fn an_attempt_without_a_recorded_outcome_ends_with_its_step() {
         "#]],
     );
     check_attempts(
-        vec![started(2), step(0), Event::RunTerminated { failure: failure("terminated", 0) }],
+        vec![started(2), step(0), Event::RunTerminated { failure: failure("terminated", 0), actor: None }],
         expect![[r#"
             1 due 1 to 2
         "#]],

@@ -89,7 +89,7 @@ fn line(event: &Event, at: Timestamp) -> String {
         Event::StepFailed { failure, .. }
         | Event::ChildFailed { failure, .. }
         | Event::ChildCancelled { failure, .. }
-        | Event::RunTerminated { failure }
+        | Event::RunTerminated { failure, .. }
         | Event::RunFailed { failure }
         | Event::RunCancelled { failure } => failure.message.clone(),
         Event::TimerStarted { fire_at, .. } => time_until(*fire_at, at),

@@ -137,7 +137,7 @@ impl LineWriter {
         Some(match event {
             Event::RunCompleted { output } => format!("completes{}", self.value(output)),
             Event::RunFailed { failure } => format!("fails: {}", self.failure(failure)),
-            Event::RunCancelled { failure } | Event::RunTerminated { failure } => {
+            Event::RunCancelled { failure } | Event::RunTerminated { failure, .. } => {
                 format!("is cancelled: {}", self.failure(failure))
             }
             _ => return None,

@@ -10,6 +10,8 @@
 //!    (`compensation_started`), and its attempts, retries and outcome are those of a step ([`Machine::advance`]).
 //! 3. The run ends as `run_compensating` says.
 
+use std::sync::Arc;
+
 use outlast_core::{Event, Failure, Marks, OpNumber, ParentEnd, Status, Stuck, Timestamp, Wait};
 
 use super::machine::Machine;
@@ -54,12 +56,17 @@ impl Machine {
     }
 
     /// Ends a run without its code whose compensations must run first.
-    pub(crate) fn end_compensating(&mut self, failure: Failure, events: &mut Vec<Event>) {
+    pub(crate) fn end_compensating(
+        &mut self,
+        failure: Failure,
+        actor: Option<Arc<str>>,
+        events: &mut Vec<Event>,
+    ) {
         if self.is_compensating() || self.ended.is_some() {
             return;
         }
         let ends_as = Status::Cancelled;
-        events.push(Event::RunCompensating { ends_as, failure: failure.clone() });
+        events.push(Event::RunCompensating { ends_as, failure: failure.clone(), actor });
         self.begin_compensating(ends_as, failure);
     }
 
@@ -68,7 +75,7 @@ impl Machine {
         self.drop_returned_future();
         self.state.table.lock().take_decisions_before_compensating(requested);
         let (ends_as, failure) = (self.status_of_error(), error.into_failure());
-        requested.push(Event::RunCompensating { ends_as, failure: failure.clone() });
+        requested.push(Event::RunCompensating { ends_as, failure: failure.clone(), actor: None });
         self.begin_compensating(ends_as, failure);
     }
 

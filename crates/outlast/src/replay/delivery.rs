@@ -1,5 +1,7 @@
 //! Deliveries: everything that a run learns, one at a time, in a live run and in a replay.
 
+use std::sync::Arc;
+
 use outlast_core::{Event, Failure, MessageId, OpNumber, Outcome, Payload, RunId, Status, Stuck, Timestamp};
 
 use super::hooks::{HookKey, ReceiveResult, SentPayload};
@@ -14,13 +16,13 @@ pub(crate) enum Delivery {
     /// A payload for a hook.
     Hook(SentPayload),
     /// A cancel, by a message or by the deadline.
-    Cancel { message: Option<MessageId>, reason: String, at: Timestamp },
+    Cancel { message: Option<MessageId>, reason: String, actor: Option<Arc<str>>, at: Timestamp },
     /// The run ends without its code.
-    Terminate { reason: String },
+    Terminate { reason: String, actor: Option<Arc<str>> },
     /// The run ends without its code, after its compensations.
-    Compensate { reason: String },
+    Compensate { reason: String, actor: Option<Arc<str>> },
     /// Timers end early: one, or all that were open at this time.
-    Wake { message: MessageId, op: Option<OpNumber>, at: Timestamp },
+    Wake { message: MessageId, op: Option<OpNumber>, actor: Option<Arc<str>>, at: Timestamp },
     /// A step has an outcome.
     StepEnded { op: OpNumber, outcome: Result<Payload, Failure> },
     /// An attempt failed, and the next one is due later.
@@ -105,31 +107,30 @@ impl Machine {
         Some(match delivery {
             // A second cancel changes nothing and is not recorded, nor does one of a run that compensates.
             Delivery::Cancel { .. } if table.cancelled_at.is_some() || self.is_ending() => return None,
-            Delivery::Cancel { message, reason, .. } if self.is_retrying() => {
-                cancel_of_retry(message, reason)
+            Delivery::Cancel { message, reason, actor, .. } if self.is_retrying() => {
+                cancel_of_retry(message, reason, actor)
             }
-            Delivery::Cancel { message, reason, .. } if table.rules >= 2 => {
-                let (ends, maybe_attempted) = table.ended_by_cancel();
-                Event::CancelRequested { message, reason, pauses: Vec::new(), ends, maybe_attempted }
-            }
-            Delivery::Cancel { message, reason, at } => {
-                let (ends, maybe_attempted) = (Vec::new(), Vec::new());
-                Event::CancelRequested { message, reason, pauses: table.pauses(at), ends, maybe_attempted }
+            Delivery::Cancel { message, reason, actor, at } => {
+                let records_ends = table.rules >= 2;
+                let pauses = if records_ends { Vec::new() } else { table.pauses(at) };
+                let (ends, maybe_attempted) =
+                    if records_ends { table.ended_by_cancel() } else { Default::default() };
+                Event::CancelRequested { message, reason, actor, pauses, ends, maybe_attempted }
             }
             Delivery::Compensate { .. } if self.is_ending() => return None,
-            Delivery::Compensate { reason } if self.is_retrying() => cancel_of_retry(None, reason),
-            Delivery::Compensate { reason } if table.has_unsettled_compensations() => {
-                Event::RunCompensating { ends_as: Status::Cancelled, failure: Failure::terminated(&reason) }
+            Delivery::Compensate { reason, actor } if self.is_retrying() => {
+                cancel_of_retry(None, reason, actor)
             }
-            Delivery::Terminate { reason } | Delivery::Compensate { reason } => {
-                Event::RunTerminated { failure: Failure::terminated(&reason) }
+            Delivery::Compensate { reason, actor } if table.has_unsettled_compensations() => {
+                let failure = Failure::terminated(&reason);
+                Event::RunCompensating { ends_as: Status::Cancelled, failure, actor }
             }
-            Delivery::Wake { message, op, at } => {
-                let ops = table.open_timers(op, at);
-                if ops.is_empty() {
-                    return None;
-                }
-                Event::TimerWoken { message, ops }
+            Delivery::Terminate { reason, actor } | Delivery::Compensate { reason, actor } => {
+                Event::RunTerminated { failure: Failure::terminated(&reason), actor }
+            }
+            Delivery::Wake { message, op, actor, at } => {
+                let ops = Some(table.open_timers(op, at)).filter(|ops| !ops.is_empty())?;
+                Event::TimerWoken { message, ops, actor }
             }
             Delivery::StepEnded { op, outcome } if table.is_open(op) => match outcome {
                 Ok(output) => Event::StepCompleted { op, output },
@@ -238,11 +239,11 @@ impl Machine {
                 Ok(())
             }
             Event::RunForked(forked) => self.apply_forked(forked, requested),
-            Event::RunCompensating { ends_as, failure } => {
+            Event::RunCompensating { ends_as, failure, .. } => {
                 self.begin_compensating(*ends_as, failure.clone());
                 Ok(())
             }
-            Event::RunTerminated { failure } => {
+            Event::RunTerminated { failure, .. } => {
                 self.terminate(&failure.message);
                 Ok(())
             }

@@ -61,7 +61,7 @@ impl Machine {
 
     fn restore_event(&mut self, event: &Event, arrived: &ArrivedEvents) -> Result<(), Stuck> {
         match event {
-            Event::RunCompensating { ends_as, failure } => {
+            Event::RunCompensating { ends_as, failure, .. } => {
                 self.begin_compensating(*ends_as, failure.clone());
                 return Ok(());
             }

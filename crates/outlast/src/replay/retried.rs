@@ -246,8 +246,9 @@ fn deliveries(event: &Event, at: Timestamp) -> Vec<Delivery> {
             Delivery::StepRetried { op, attempt, failure, retry_at, details }
         }
         Event::TimerFired { op } => Delivery::Timer { op },
-        Event::TimerWoken { message, ops } => {
-            let wake = |op| Delivery::Wake { message, op: Some(op), at: Timestamp::NEVER };
+        Event::TimerWoken { message, ops, actor } => {
+            let wake =
+                |op| Delivery::Wake { message, op: Some(op), actor: actor.clone(), at: Timestamp::NEVER };
             return ops.into_iter().map(wake).collect();
         }
         Event::HookReceived { name, message, payload, headers, at: accepted, to, .. } => {

@@ -173,7 +173,11 @@ impl Machine {
         self.result = None;
         let failure = Failure::new(FailureKind::Limit, message);
         if self.state.table.lock().has_unsettled_compensations() {
-            requested.push(Event::RunCompensating { ends_as: Status::Failed, failure: failure.clone() });
+            requested.push(Event::RunCompensating {
+                ends_as: Status::Failed,
+                failure: failure.clone(),
+                actor: None,
+            });
             return self.begin_compensating(Status::Failed, failure);
         }
         self.end("has failed", Event::RunFailed { failure }, requested);

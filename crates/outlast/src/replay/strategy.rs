@@ -9,6 +9,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use outlast_core::cut::KeptEvent;
 use outlast_core::{
@@ -193,9 +194,9 @@ impl Machine {
 
 /// The cancel of a run that is about to begin again. It ends no operations: those of the last try were asked to stop when
 /// that try failed.
-pub(super) fn cancel_of_retry(message: Option<MessageId>, reason: String) -> Event {
+pub(super) fn cancel_of_retry(message: Option<MessageId>, reason: String, actor: Option<Arc<str>>) -> Event {
     let (pauses, ends, maybe_attempted) = (Vec::new(), Vec::new(), Vec::new());
-    Event::CancelRequested { message, reason, pauses, ends, maybe_attempted }
+    Event::CancelRequested { message, reason, actor, pauses, ends, maybe_attempted }
 }
 
 /// The cancel of the run that awaits a run which has failed.

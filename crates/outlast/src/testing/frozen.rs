@@ -169,12 +169,14 @@ fn delivery_of(event: &Event, turn: &TurnRecord) -> Option<Delivery> {
         Event::HookReceived { name, message, payload, headers, to, .. } => {
             Delivery::Hook(SentPayload { name, message, payload, headers, at, to })
         }
-        Event::CancelRequested { message, reason, .. } => Delivery::Cancel { message, reason, at },
-        Event::RunTerminated { failure } => {
-            let reason = failure.message.strip_prefix("terminated: ").unwrap_or_default().to_owned();
-            Delivery::Terminate { reason }
+        Event::CancelRequested { message, reason, actor, .. } => {
+            Delivery::Cancel { message, reason, actor, at }
         }
-        Event::TimerWoken { message, .. } => Delivery::Wake { message, op: None, at },
+        Event::RunTerminated { failure, actor } => {
+            let reason = failure.message.strip_prefix("terminated: ").unwrap_or_default().to_owned();
+            Delivery::Terminate { reason, actor }
+        }
+        Event::TimerWoken { message, actor, .. } => Delivery::Wake { message, op: None, actor, at },
         Event::StepCompleted { op, output } => Delivery::StepEnded { op, outcome: Ok(output) },
         Event::StepFailed { op, failure } => Delivery::StepEnded { op, outcome: Err(failure) },
         Event::StepRetried { op, attempt, failure, retry_at, details } => {

@@ -190,7 +190,7 @@ impl LoneRun {
     /// As [`end_step`](Self::end_step).
     pub fn wake(&mut self) -> Result<(), Stuck> {
         let message = self.message();
-        self.deliver(Delivery::Wake { message, op: None, at: self.now })
+        self.deliver(Delivery::Wake { message, op: None, actor: None, at: self.now })
     }
 
     /// Cancels the run.
@@ -199,8 +199,8 @@ impl LoneRun {
     ///
     /// As [`end_step`](Self::end_step).
     pub fn cancel(&mut self, reason: &str) -> Result<(), Stuck> {
-        let message = self.message();
-        self.deliver(Delivery::Cancel { message: Some(message), reason: reason.into(), at: self.now })
+        let (message, reason) = (Some(self.message()), reason.into());
+        self.deliver(Delivery::Cancel { message, reason, actor: None, at: self.now })
     }
 
     /// Advances the time, and delivers everything that is due until then.

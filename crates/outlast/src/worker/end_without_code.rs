@@ -11,9 +11,9 @@ use outlast_core::event::{FORMAT, RULES, TurnRecord};
 use outlast_core::limits::{INBOX_READ_MAX, SESSION_DEFAULT};
 use outlast_core::turn::LastTurn;
 use outlast_core::{
-    ClaimRequest, Claimed, ClaimedHistory, Compensations, EndingRun, Event, Failure, Headers, Join,
-    Judgement, Message, MessageBody, MessageId, NewChild, NewMessage, OpNumber, Outbox, Outcome, ParentEnd,
-    RunId, SessionId, Status, SuspectRoom, Then, Timestamp, Turn, World, WorldError, pending_fork,
+    ACTOR_HEADER, ClaimRequest, Claimed, ClaimedHistory, Compensations, EndingRun, Event, Failure, Headers,
+    Join, Judgement, Message, MessageBody, MessageId, NewChild, NewMessage, OpNumber, Outbox, Outcome,
+    ParentEnd, RunId, SessionId, Status, SuspectRoom, Then, Timestamp, Turn, World, WorldError, pending_fork,
 };
 
 use super::read_all::{add_missing_turns, read_history, read_inbox};
@@ -28,8 +28,31 @@ pub(crate) enum EndDecision {
     Continue,
     /// It ends now.
     End(Box<Ending>),
-    /// It ends with this failure, after its compensations.
-    Compensate(Box<Failure>),
+    /// It ends, after its compensations.
+    Compensate(Box<RequestedEnd>),
+}
+
+/// A requested end of a run without its workflow's code.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestedEnd {
+    pub(crate) failure: Failure,
+    /// Who asked for it, if that is known.
+    pub(crate) actor: Option<Arc<str>>,
+}
+
+impl RequestedEnd {
+    fn new(reason: &str, headers: &Headers) -> Self {
+        Self { failure: Failure::terminated(reason), actor: actor_of(headers) }
+    }
+
+    fn into_event(self) -> Event {
+        Event::RunTerminated { failure: self.failure, actor: self.actor }
+    }
+}
+
+/// Who sent a message, according to its headers.
+pub(crate) fn actor_of(headers: &Headers) -> Option<Arc<str>> {
+    headers.get(ACTOR_HEADER).map(|actor| actor.as_str().into())
 }
 
 /// The end of a run without its workflow's code.
@@ -58,8 +81,8 @@ pub(crate) async fn decide_end(
     let missed_deadline = deadline_before_first_turn(claimed, now);
     let inbox = whole_inbox(world, claimed).await?;
     let mut requests = inbox.iter().filter_map(|message| match &message.body {
-        MessageBody::Terminate { reason } => Some((Failure::terminated(reason), false)),
-        MessageBody::Compensate { reason } => Some((Failure::terminated(reason), true)),
+        MessageBody::Terminate { reason } => Some((RequestedEnd::new(reason, &message.headers), false)),
+        MessageBody::Compensate { reason } => Some((RequestedEnd::new(reason, &message.headers), true)),
         _ => None,
     });
     let (terminate, is_compensating) = requests.next().unzip();
@@ -68,14 +91,14 @@ pub(crate) async fn decide_end(
     {
         return Ok(decision);
     }
-    let (mut events, consumed) = if let Some(failure) = terminate {
-        (vec![Event::RunTerminated { failure }], claimed.consumed)
+    let (mut events, consumed) = if let Some(end) = terminate {
+        (vec![end.into_event()], claimed.consumed)
     } else if let Some(cancel) = claimed.is_fresh.then(|| cancel_before_first_turn(inbox)).flatten() {
         cancel
     } else if let Some(deadline) = missed_deadline {
-        (cancel_events(None, deadline_passed(deadline)), claimed.consumed)
-    } else if let Some(failure) = overdue(claimed) {
-        (vec![Event::RunTerminated { failure }], claimed.consumed)
+        (cancel_events(None, deadline_passed(deadline), None), claimed.consumed)
+    } else if let Some(end) = overdue(claimed) {
+        (vec![end.into_event()], claimed.consumed)
     } else {
         return Ok(EndDecision::Continue);
     };
@@ -110,11 +133,11 @@ async fn replayed_history(world: &dyn World, claimed: &Claimed) -> Result<Vec<Tu
     add_missing_turns(world, claimed.run, history).await
 }
 
-/// The failure of a run whose deadline has passed while no worker had its code.
-fn overdue(claimed: &Claimed) -> Option<Failure> {
+/// The end of a run whose deadline has passed while no worker had its code.
+fn overdue(claimed: &Claimed) -> Option<RequestedEnd> {
     let deadline = claimed.columns.deadline.filter(|_| claimed.is_overdue)?;
     let reason = format!("{}, and no worker has its code", deadline_passed(deadline));
-    Some(Failure::terminated(&reason))
+    Some(RequestedEnd::new(&reason, &Headers::new()))
 }
 
 /// The decision about a run that must compensate before it ends; `None` if it has nothing to compensate for. Without a
@@ -122,7 +145,7 @@ fn overdue(claimed: &Claimed) -> Option<Failure> {
 async fn compensations_first(
     world: &dyn World,
     claimed: &Claimed,
-    terminate: Option<Failure>,
+    terminate: Option<RequestedEnd>,
 ) -> Result<Option<EndDecision>, WorldError> {
     let compensations = match &claimed.history {
         ClaimedHistory::Whole(_) | ClaimedHistory::LeftOut => match replayed_history(world, claimed).await {
@@ -136,8 +159,8 @@ async fn compensations_first(
         // The request changes nothing.
         return Ok(Some(EndDecision::Continue));
     }
-    let failure = terminate.or_else(|| overdue(claimed)).filter(|_| compensations.has_unsettled());
-    Ok(failure.map(|failure| EndDecision::Compensate(Box::new(failure))))
+    let end = terminate.or_else(|| overdue(claimed)).filter(|_| compensations.has_unsettled());
+    Ok(end.map(|end| EndDecision::Compensate(Box::new(end))))
 }
 
 /// The rules that a run was started with.
@@ -275,7 +298,7 @@ fn cancel_before_first_turn(inbox: Vec<Message>) -> Option<(Vec<Event>, u64)> {
                 events.push(Event::HookReceived { name, message, payload, headers, at, judgement, to });
             }
             MessageBody::Cancel { reason } => {
-                events.extend(cancel_events(Some(message.id), reason));
+                events.extend(cancel_events(Some(message.id), reason, actor_of(&message.headers)));
                 return Some((events, message.position));
             }
             _ => {}
@@ -293,11 +316,11 @@ fn remove_arrival(event: &mut Event) {
 }
 
 /// The events that cancel and end a run without a turn.
-fn cancel_events(message: Option<MessageId>, reason: String) -> Vec<Event> {
+fn cancel_events(message: Option<MessageId>, reason: String, actor: Option<Arc<str>>) -> Vec<Event> {
     let failure = Failure::cancelled(&reason);
     // The run had no turn, so the cancel ends no operations.
     let (pauses, ends, maybe_attempted) = (Vec::new(), Vec::new(), Vec::new());
-    let requested = Event::CancelRequested { message, reason, pauses, ends, maybe_attempted };
+    let requested = Event::CancelRequested { message, reason, actor, pauses, ends, maybe_attempted };
     vec![requested, Event::RunCancelled { failure }]
 }
 

@@ -254,7 +254,7 @@ fn line(event: &Event, at: Timestamp) -> String {
             of.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
         }
         Event::CompensationStarted { of, .. } => of.to_string(),
-        Event::RunCompensating { ends_as, failure } => format!("{ends_as}: {}", failure.message),
+        Event::RunCompensating { ends_as, failure, .. } => format!("{ends_as}: {}", failure.message),
         Event::RunRetrying(retrying) => {
             let pause = duration_text(retrying.retry_at.since(at));
             format!("after try {} in {pause}: {}", retrying.attempt, retrying.failure.message)
@@ -269,7 +269,7 @@ fn line(event: &Event, at: Timestamp) -> String {
         Event::StepFailed { failure, .. }
         | Event::ChildFailed { failure, .. }
         | Event::ChildCancelled { failure, .. }
-        | Event::RunTerminated { failure }
+        | Event::RunTerminated { failure, .. }
         | Event::RunFailed { failure }
         | Event::RunCancelled { failure } => failure.message.clone(),
         Event::StepRetried { retry_at, .. } => duration_text(retry_at.since(at)),

@@ -14,9 +14,10 @@ pub(super) fn write(event: &Event, object: &mut Object<'_>) {
                 write_queued(queued, object);
             }
         }
-        Event::RunCompensating { ends_as, failure } => {
+        Event::RunCompensating { ends_as, failure, actor } => {
             object.text("ends_as", ends_as.as_str());
             object.json("failure", failure);
+            object.optional_text("actor", actor.as_deref());
         }
         Event::RunRetrying(retrying) => {
             object.number("attempt", i64::from(retrying.attempt));

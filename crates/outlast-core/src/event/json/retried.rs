@@ -27,9 +27,7 @@ pub(super) fn write(retried: &RunRetried, object: &mut Object<'_>) {
     if !reason.is_empty() {
         object.text("reason", reason);
     }
-    if let Some(actor) = actor {
-        object.text("actor", actor);
-    }
+    object.optional_text("actor", actor.as_deref());
 }
 
 pub(super) fn read(fields: Fields<'_>, need: &Need<'_>) -> Result<RunRetried, EventError> {

@@ -44,8 +44,18 @@ pub(super) fn compensation_examples() -> Vec<Event> {
         Event::RunCompensating {
             ends_as: Status::Failed,
             failure: Failure::new(FailureKind::Error, "sold out"),
+            actor: None,
         },
-        Event::RunCompensating { ends_as: Status::Cancelled, failure: Failure::cancelled("too late") },
+        Event::RunCompensating {
+            ends_as: Status::Cancelled,
+            failure: Failure::cancelled("too late"),
+            actor: None,
+        },
+        Event::RunCompensating {
+            ends_as: Status::Cancelled,
+            failure: Failure::terminated("enough"),
+            actor: ada(),
+        },
         Event::RunFailed { failure: failure.clone() },
         Event::RunCancelled { failure },
         retrying(1, Vec::new()),
@@ -119,8 +129,8 @@ pub(super) fn redrawn(example: &Event) -> BoxedStrategy<Event> {
         Event::CompensationStarted { .. } => (op.clone(), op, prop::option::of(any_queued()))
             .prop_map(|(op, of, queued)| Event::CompensationStarted { op, of, queued })
             .boxed(),
-        Event::RunCompensating { .. } => any_failure()
-            .prop_map(|failure| Event::RunCompensating { ends_as: Status::Failed, failure })
+        Event::RunCompensating { .. } => (any_failure(), any_actor())
+            .prop_map(|(failure, actor)| Event::RunCompensating { ends_as: Status::Failed, failure, actor })
             .boxed(),
         Event::RunRetrying(_) => (any_failure(), any::<u32>(), prop::collection::vec(any::<u32>(), 0..3))
             .prop_map(|(failure, attempt, kept)| {

@@ -28,7 +28,7 @@ impl Compensating {
     pub(super) fn of(history: &[TurnRecord]) -> Option<Self> {
         let mut events = history.iter().rev().flat_map(|turn| turn.events.iter().rev());
         let (ends_as, reason) = events.find_map(|event| match event {
-            Event::RunCompensating { ends_as, failure } => Some((*ends_as, failure.message.clone())),
+            Event::RunCompensating { ends_as, failure, .. } => Some((*ends_as, failure.message.clone())),
             _ => None,
         })?;
         let compensations = Compensations::of(history);

@@ -243,7 +243,7 @@ fn a_step_that_a_lost_worker_may_have_attempted_says_so() {
     let mut machine = case.replay(turns.clone()).unwrap();
     machine.set_maybe_attempted(&machine.maybe_attempted(START));
     let mut events = Vec::new();
-    let cancel = Delivery::Cancel { message: None, reason: "stop".into(), at: START };
+    let cancel = Delivery::Cancel { message: None, reason: "stop".into(), actor: None, at: START };
     machine.deliver(cancel, &mut events).unwrap();
     let Event::CancelRequested { ends, maybe_attempted, .. } = &events[0] else { panic!("{events:?}") };
     assert_eq!((&ends[..], &maybe_attempted[..]), (&[OpNumber(0)][..], &[OpNumber(0)][..]));
@@ -263,7 +263,7 @@ fn an_outcome_that_is_known_when_the_cancel_is_delivered_is_heard() {
     machine.set_maybe_attempted(&machine.maybe_attempted(START));
     machine.expect_outcomes(&[OpNumber(0)].into());
     let mut events = Vec::new();
-    let cancel = Delivery::Cancel { message: None, reason: "stop".into(), at: START };
+    let cancel = Delivery::Cancel { message: None, reason: "stop".into(), actor: None, at: START };
     machine.deliver(cancel, &mut events).unwrap();
     assert!(machine.lost_when_cancelled().is_empty());
     let outcome = Err(Failure::new(FailureKind::Error, "no luck"));

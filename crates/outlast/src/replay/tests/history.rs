@@ -154,13 +154,14 @@ fn event(
         "child_detached" => Event::ChildDetached { op, run: RunId::from_bits(rest.parse().unwrap()) },
         "child_dropped" => Event::ChildDropped { op },
         "operation_cancelled" => Event::OperationCancelled { op },
-        "timer_woken" => Event::TimerWoken { message, ops: numbers().collect() },
+        "timer_woken" => Event::TimerWoken { message, ops: numbers().collect(), actor: None },
         "tags_set" => Event::TagsSet { op, tags: [(first.into(), more.into())].into() },
         "value_recorded" => Event::ValueRecorded { op, name: first.into(), value: Ok(payload(more)) },
         "version_chosen" => Event::VersionChosen { name: rest.into() },
         "cancel_requested" => Event::CancelRequested {
             message: Some(message),
             reason: rest.into(),
+            actor: None,
             pauses: Vec::new(),
             ends: numbers().collect(),
             maybe_attempted: ops.split(',').filter(|op| op.ends_with('?')).map(number).collect(),
@@ -172,7 +173,9 @@ fn event(
         "run_completed" => Event::RunCompleted { output: payload(rest) },
         "run_failed" => Event::RunFailed { failure: Failure::new(failure_kind(first), more) },
         "run_cancelled" => Event::RunCancelled { failure: Failure::new(failure_kind(first), more) },
-        "run_terminated" => Event::RunTerminated { failure: outlast_core::Failure::terminated(rest) },
+        "run_terminated" => {
+            Event::RunTerminated { failure: outlast_core::Failure::terminated(rest), actor: None }
+        }
         unknown => panic!("unknown kind `{unknown}` in: {line}"),
     }
 }
@@ -305,15 +308,17 @@ pub(super) fn delivery(event: Event) -> Delivery {
             let at = at.unwrap_or(START);
             Delivery::Hook(SentPayload { name, message, payload, headers, at, to })
         }
-        Event::CancelRequested { message, reason, .. } => Delivery::Cancel { message, reason, at: START },
+        Event::CancelRequested { message, reason, actor, .. } => {
+            Delivery::Cancel { message, reason, actor, at: START }
+        }
         Event::StepCompleted { op, output } => Delivery::StepEnded { op, outcome: Ok(output) },
         Event::StepFailed { op, failure } => Delivery::StepEnded { op, outcome: Err(failure) },
         Event::StepRetried { op, attempt, failure, retry_at, details } => {
             Delivery::StepRetried { op, attempt, failure, retry_at, details }
         }
         Event::TimerFired { op } => Delivery::Timer { op },
-        Event::TimerWoken { message, ops } => {
-            Delivery::Wake { message, op: ops.first().copied(), at: Timestamp::NEVER }
+        Event::TimerWoken { message, ops, actor } => {
+            Delivery::Wake { message, op: ops.first().copied(), actor, at: Timestamp::NEVER }
         }
         Event::ChildCompleted { op, output } => {
             Delivery::ChildEnded { op, outcome: Outcome::Completed(output) }
@@ -323,8 +328,8 @@ pub(super) fn delivery(event: Event) -> Delivery {
             Delivery::ChildEnded { op, outcome: Outcome::Cancelled(failure) }
         }
         Event::ChildDetached { op, run } => Delivery::ChildDetached { op, run },
-        Event::RunTerminated { failure } => {
-            Delivery::Terminate { reason: failure.message.replace("terminated: ", "") }
+        Event::RunTerminated { failure, actor } => {
+            Delivery::Terminate { reason: failure.message.replace("terminated: ", ""), actor }
         }
         decision => panic!("`{}` is no delivery", decision.kind()),
     }

@@ -6,7 +6,7 @@ use outlast_core::{Event, Message, MessageBody, OpNumber, Timestamp};
 
 use crate::replay::{Delivery, Machine, SentPayload};
 use crate::worker::attempts::attempt_end::AttemptEnd;
-use crate::worker::end_without_code::deadline_passed;
+use crate::worker::end_without_code::{actor_of, deadline_passed};
 
 /// One new thing, and the time at which the world learned of it.
 #[derive(Debug)]
@@ -169,7 +169,12 @@ impl FactKind {
             Self::Timer(op) => Delivery::Timer { op },
             Self::Deadline => {
                 let deadline = machine.deadline()?;
-                Delivery::Cancel { message: None, reason: deadline_passed(deadline), at: deadline }
+                Delivery::Cancel {
+                    message: None,
+                    reason: deadline_passed(deadline),
+                    actor: None,
+                    at: deadline,
+                }
             }
         })
     }
@@ -178,14 +183,15 @@ impl FactKind {
 /// What the machine receives for a message.
 fn message_delivery(message: Message) -> Option<Delivery> {
     let (id, at, headers) = (message.id, message.at, message.headers);
+    let actor = || actor_of(&headers);
     Some(match message.body {
         MessageBody::Hook { name, payload, to } => {
             Delivery::Hook(SentPayload { name, message: id, payload, headers, at, to })
         }
-        MessageBody::Cancel { reason } => Delivery::Cancel { message: Some(id), reason, at },
-        MessageBody::Terminate { reason } => Delivery::Terminate { reason },
-        MessageBody::Compensate { reason } => Delivery::Compensate { reason },
-        MessageBody::Wake { op } => Delivery::Wake { message: id, op, at },
+        MessageBody::Cancel { reason } => Delivery::Cancel { message: Some(id), reason, actor: actor(), at },
+        MessageBody::Terminate { reason } => Delivery::Terminate { reason, actor: actor() },
+        MessageBody::Compensate { reason } => Delivery::Compensate { reason, actor: actor() },
+        MessageBody::Wake { op } => Delivery::Wake { message: id, op, actor: actor(), at },
         MessageBody::ChildStarted { op, run } => Delivery::ChildDetached { op, run },
         MessageBody::ChildEnded { op, outcome } => Delivery::ChildEnded { op, outcome },
         MessageBody::Refused { op, failure } => Delivery::Refused { op, failure },

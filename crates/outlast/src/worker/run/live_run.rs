@@ -10,8 +10,7 @@ use outlast_core::limits::INBOX_READ_MAX;
 use outlast_core::state::is_paused_by;
 use outlast_core::turn::BasedOn;
 use outlast_core::{
-    Committed, Event, Failure, HeartbeatDetails, Message, MessageBody, OpNumber, RunId, Start, Timestamp,
-    WorldError,
+    Committed, Event, HeartbeatDetails, Message, MessageBody, OpNumber, RunId, Start, Timestamp, WorldError,
 };
 
 use super::crash_suspects::CrashSuspects;
@@ -26,6 +25,7 @@ use super::turn_metrics::TurnMetrics;
 use crate::replay::{Machine, PendingRetry};
 use crate::worker::attempts::{AttemptEnvironment, Attempts};
 use crate::worker::committer::retry_while_unavailable;
+use crate::worker::end_without_code::RequestedEnd;
 use crate::worker::session::Session;
 
 /// A live run with its machine.
@@ -61,7 +61,7 @@ pub(in crate::worker) struct LiveRun<'a> {
     /// The retry of the run, until a turn has recorded it.
     pub(super) pending_retry: Option<Box<PendingRetry>>,
     /// The failure with which the run ends after its compensations, if it was asked to end without its code.
-    pub(super) requested_end: Option<Box<Failure>>,
+    pub(super) requested_end: Option<Box<RequestedEnd>>,
     /// The compensations that end with the turn that is being computed.
     pub(super) ended_compensations: Vec<OpNumber>,
 }

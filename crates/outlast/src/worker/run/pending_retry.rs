@@ -6,15 +6,14 @@ use outlast_core::event::TurnRecord;
 use outlast_core::limits::INBOX_READ_MAX;
 use outlast_core::retried::SplitHistory;
 use outlast_core::{
-    Event, Failure, FailureKind, Message, MessageBody, OpNumber, Outcome, RunId, Status, Timestamp,
-    WorldError,
+    ACTOR_HEADER, Event, Failure, FailureKind, Message, MessageBody, OpNumber, Outcome, RunId, Status,
+    Timestamp, WorldError,
 };
 
 use super::exit::Exit;
 use super::fact::{Fact, FactKind};
 use super::live_run::{LiveRun, read_inbox};
 use super::task::RunTask;
-use crate::client::ACTOR_HEADER;
 use crate::replay::{Delivery, PendingRetry};
 use crate::worker::committer::retry_while_unavailable;
 

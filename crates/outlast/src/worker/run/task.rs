@@ -6,7 +6,7 @@ use outlast_core::cut::missing_turns;
 use outlast_core::event::TurnRecord;
 use outlast_core::turn::LastTurn;
 use outlast_core::{
-    Busy, Claimed, ClaimedHistory, Committed, Event, Failure, Headers, HolderColumns, Message, MessageBody,
+    Busy, Claimed, ClaimedHistory, Committed, Event, Headers, HolderColumns, Message, MessageBody,
     NewMessage, Outbox, RunId, Start, Started, Status, Stuck, StuckReason, Then, Timestamp, Turn, WorldError,
 };
 use tokio::sync::oneshot;
@@ -21,7 +21,7 @@ use crate::ids;
 use crate::replay::{Machine, PendingRetry};
 use crate::telemetry::trace;
 use crate::worker::committer::retry_while_unavailable;
-use crate::worker::end_without_code::EndDecision;
+use crate::worker::end_without_code::{EndDecision, RequestedEnd};
 use crate::worker::session::Session;
 use crate::worker::session::missing_histories::ClaimedRun;
 use crate::worker::{end_without_code, read_all};
@@ -48,7 +48,7 @@ enum EndResult {
     /// Nothing.
     Ended,
     /// It compensates, and then ends with this failure.
-    Compensates(Box<Failure>),
+    Compensates(Box<RequestedEnd>),
     /// It continues.
     Continues,
 }
@@ -165,7 +165,7 @@ impl RunTask {
         let claimed_at = self.session.clock.now();
         let requested_end = match self.end_without_code(&mut claimed).await {
             EndResult::Ended => return None,
-            EndResult::Compensates(failure) => Some(failure),
+            EndResult::Compensates(end) => Some(end),
             EndResult::Continues => None,
         };
         self.mailbox.outcomes.set_delivered(Vec::new());
@@ -268,7 +268,7 @@ impl RunTask {
                 .await;
         let ending = match decision {
             Ok(EndDecision::End(ending)) => ending,
-            Ok(EndDecision::Compensate(failure)) => return EndResult::Compensates(failure),
+            Ok(EndDecision::Compensate(end)) => return EndResult::Compensates(end),
             Ok(EndDecision::Continue) => return EndResult::Continues,
             Err(error) => {
                 settings.run_logs.lost(self.run, &error);

@@ -213,8 +213,8 @@ impl LiveRun<'_> {
         if is_fresh {
             self.machine.begin(&mut draft.events)?;
         }
-        if let Some(failure) = self.requested_end.take() {
-            self.machine.end_compensating(*failure, &mut draft.events);
+        if let Some(end) = self.requested_end.take() {
+            self.machine.end_compensating(end.failure, end.actor, &mut draft.events);
         }
         self.machine.fork(&mut draft.events)?;
         if let Some(retry) = &self.pending_retry {
@@ -303,7 +303,7 @@ impl LiveRun<'_> {
             );
             draft.is_cancel = true;
             self.prevent_attempts();
-            let cancel = Delivery::Cancel { message: None, reason, at: draft.at };
+            let cancel = Delivery::Cancel { message: None, reason, actor: None, at: draft.at };
             return self.machine.deliver(cancel, &mut draft.events);
         }
         if events >= HISTORY_EVENTS_MAX + HISTORY_ROOM_EVENTS {

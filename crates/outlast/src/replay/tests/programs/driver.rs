@@ -225,16 +225,17 @@ impl Driver {
             return Event::CancelRequested {
                 message,
                 reason: "enough".into(),
+                actor: None,
                 pauses,
                 ends,
                 maybe_attempted,
             };
         }
         if self.rng.u32(..10) == 0 {
-            return Event::TimerWoken { message, ops: Vec::new() };
+            return Event::TimerWoken { message, ops: Vec::new(), actor: None };
         }
         if self.rng.u32(..80) == 0 {
-            return Event::RunTerminated { failure: outlast_core::Failure::terminated("no more") };
+            return terminated();
         }
         let name = format!("hook-{}", self.rng.u32(..3)).into();
         // Some can be read by no hook.
@@ -339,10 +340,7 @@ impl RecordedRun {
     fn check_early_end(&self, case: &Case, index: usize, events: &[Event]) {
         let mut part = turn(self.turns[index].at, events.to_vec());
         part.id = part.id.continued();
-        let end = turn(
-            part.at,
-            vec![Event::RunTerminated { failure: outlast_core::Failure::terminated("no more") }],
-        );
+        let end = turn(part.at, vec![terminated()]);
         let before = self.fresh.iter().chain(&self.turns[..index]).cloned();
         let replayed = case.replay(before.chain([part, end]).collect());
         let mut machine = replayed.unwrap_or_else(|stuck| panic!("{}", stuck.message));
@@ -412,4 +410,8 @@ impl RecordedRun {
             assert_eq!(&steps, started, "attempts after turn {index}");
         }
     }
+}
+
+fn terminated() -> Event {
+    Event::RunTerminated { failure: outlast_core::Failure::terminated("no more"), actor: None }
 }
