@@ -294,7 +294,9 @@ async fn the_runs_that_a_retry_has_started_end_with_it(engine: TestEngine) {
     engine.crash(worker);
     // A worker without the code of both ends the run.
     let _other = engine.worker(fragile).await;
+    engine.settle().await;
     engine.client.terminate(run.id(), "enough").await.unwrap();
+    engine.advance("1m").await;
     engine.wait_for_status(run.id(), Status::Cancelled).await;
     engine.wait_for_status(queued, Status::Cancelled).await;
 }
