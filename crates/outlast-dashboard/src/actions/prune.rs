@@ -1,8 +1,11 @@
 //! Deleting the runs that ended long ago.
 
+use std::time::Duration;
+
 use axum::extract::State;
 use maud::html;
 use outlast_api::{Action, Problem, PruneRequest, QueryReader, Rfc3339};
+use outlast_core::Timestamp;
 
 use super::SentForm;
 use super::control::refuse_action;
@@ -26,7 +29,9 @@ fn may_prune(site: &Site) -> Result<(), Refusal> {
 pub(crate) async fn ask_prune(State(app): State<App>, site: Site) -> Answer {
     may_prune(&site)?;
     let given = QueryReader::new(&site.query).and_then(|mut reader| reader.text("ended_before")).on(&site)?;
-    let month_ago = Rfc3339(site.now.minus(std::time::Duration::from_secs(30 * 86_400)));
+    let month_ago = site.now.minus(Duration::from_secs(30 * 86_400)).as_micros();
+    // A whole second is easier to read and to change.
+    let month_ago = Rfc3339(Timestamp::from_micros(month_ago - month_ago.rem_euclid(1_000_000)));
     let ended_before = given.map_or(Ok(month_ago), |text| time(&text)).on(&site)?;
     let dry = PruneRequest { ended_before, dry_run: true };
     let counted = app.service.prune(&dry).await.on(&site)?;
