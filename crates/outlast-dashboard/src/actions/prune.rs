@@ -35,9 +35,9 @@ pub(crate) async fn ask_prune(State(app): State<App>, site: Site) -> Answer {
     let ended_before = given.map_or(Ok(month_ago), |text| time(&text)).on(&site)?;
     let dry = PruneRequest { ended_before, dry_run: true };
     let counted = app.service.prune(&dry).await.on(&site)?;
-    let body = format!("{{\"ended_before\":\"{ended_before}\"}}");
+    let body = format!("{{\"ended_before\":\"{}\"}}", plain(ended_before));
     let request = curl("POST", "/api/world/prune", Some(&body));
-    let text = ended_before.to_string();
+    let text = plain(ended_before);
     let field = Field {
         name: "ended_before",
         label: "Ended before",
@@ -73,6 +73,11 @@ pub(crate) async fn ask_prune(State(app): State<App>, site: Site) -> Answer {
         }
     };
     Ok(Page::new("Delete old runs", body).response(&site))
+}
+
+/// A time without a fraction of zero.
+fn plain(time: Rfc3339) -> String {
+    time.to_string().replace(".000000Z", "Z")
 }
 
 fn time(text: &str) -> Result<Rfc3339, Problem> {
