@@ -14,7 +14,8 @@ use crate::setup::require_c_compiler;
 pub(crate) const HELP: &str = "\
 pictures [--all FOLDER]
     Take the pictures of the dashboard in `docs/images` again, of the demonstration of the shop. With
-    `--all`, take every screen in both themes, wide and narrow, into a folder, to look at them.";
+    `--all`, take every screen in both themes, wide and narrow, into a folder, to look at them:
+    `docs/images/screens` has them as they were last judged.";
 
 /// The demonstration, which ends with this value.
 struct Demonstration(Child);

@@ -13,7 +13,7 @@ pub(crate) struct Order {
     pub(crate) number: u64,
     /// Who ordered it.
     pub(crate) customer: String,
-    /// What was ordered. `unicorn` is out of stock.
+    /// What was ordered; a unicorn is out of stock.
     pub(crate) article: String,
     /// The price.
     pub(crate) cents: u64,

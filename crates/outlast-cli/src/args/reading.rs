@@ -44,7 +44,7 @@ pub(crate) struct AuditListArgs {
     /// Only requests about this run
     #[arg(long, value_name = "RUN")]
     pub(crate) run: Option<outlast::RunId>,
-    /// Only this outcome: done, refused, failed or intended
+    /// Only this outcome: done, unchanged, refused, failed or intended
     #[arg(long, value_name = "OUTCOME")]
     pub(crate) outcome: Option<outlast_api::AuditOutcome>,
     /// Only requests since: `2h`, `2026-11-18T04:00:00Z`

@@ -1,8 +1,11 @@
 //! Deleting the runs that ended long ago.
 
+use std::time::Duration;
+
 use axum::extract::State;
 use maud::html;
 use outlast_api::{Action, Problem, PruneRequest, QueryReader, Rfc3339};
+use outlast_core::Timestamp;
 
 use super::SentForm;
 use super::control::refuse_action;
@@ -26,13 +29,15 @@ fn may_prune(site: &Site) -> Result<(), Refusal> {
 pub(crate) async fn ask_prune(State(app): State<App>, site: Site) -> Answer {
     may_prune(&site)?;
     let given = QueryReader::new(&site.query).and_then(|mut reader| reader.text("ended_before")).on(&site)?;
-    let month_ago = Rfc3339(site.now.minus(std::time::Duration::from_secs(30 * 86_400)));
+    let month_ago = site.now.minus(Duration::from_secs(30 * 86_400)).as_micros();
+    // A whole second is easier to read and to change.
+    let month_ago = Rfc3339(Timestamp::from_micros(month_ago - month_ago.rem_euclid(1_000_000)));
     let ended_before = given.map_or(Ok(month_ago), |text| time(&text)).on(&site)?;
     let dry = PruneRequest { ended_before, dry_run: true };
     let counted = app.service.prune(&dry).await.on(&site)?;
-    let body = format!("{{\"ended_before\":\"{ended_before}\"}}");
+    let body = format!("{{\"ended_before\":\"{}\"}}", plain(ended_before));
     let request = curl("POST", "/api/world/prune", Some(&body));
-    let text = ended_before.to_string();
+    let text = plain(ended_before);
     let field = Field {
         name: "ended_before",
         label: "Ended before",
@@ -68,6 +73,11 @@ pub(crate) async fn ask_prune(State(app): State<App>, site: Site) -> Answer {
         }
     };
     Ok(Page::new("Delete old runs", body).response(&site))
+}
+
+/// A time without a fraction of zero.
+fn plain(time: Rfc3339) -> String {
+    time.to_string().replace(".000000Z", "Z")
 }
 
 fn time(text: &str) -> Result<Rfc3339, Problem> {

@@ -14,7 +14,7 @@ const MINUTE_MICROS: i64 = 60_000_000;
 
 /// The chart with the runs that have ended in each minute of the last hour, or since this process counts them.
 pub(crate) fn last_hour(app: &AppState, site: &Site) -> Markup {
-    html! { figure.last-hour #last-hour { (chart(&app.service.stats(StatsQuery::default()), site.now)) } }
+    html! { div.last-hour #last-hour { (chart(&app.service.stats(StatsQuery::default()), site.now)) } }
 }
 
 /// Nothing if no run has ended.
@@ -34,7 +34,7 @@ fn chart(stats: &StatsJson, now: Timestamp) -> Markup {
     html! {
         @if minutes.iter().any(|ended| *ended > 0) {
             (sparkline(&minutes, "running", &format!("{all} ended in the last {span}, by minute")))
-            figcaption { b { (all) } " ended in the last " (span) }
+            span { b { (all) } " ended in the last " (span) }
         }
     }
 }

@@ -230,11 +230,11 @@ impl RunParts {
                 (icon(site, "why"))
                 (self.reason(site, why))
                 @if site.may(Action::Wake) {
-                    @if let Some(wait) = retry { a.button href=(link("wake", wait.op)) { "Attempt now…" } }
+                    @if let Some(wait) = retry { a.button.primary href=(link("wake", wait.op)) { "Attempt now…" } }
                     @else if let Some(wait) = timer { a.button href=(link("wake", wait.op)) { "Wake now…" } }
                 }
                 @if let Some(wait) = hook.filter(|_| site.may(Action::Send)) {
-                    a.button href=(link("send", wait.op)) { "Answer…" }
+                    a.button.primary href=(link("send", wait.op)) { "Answer…" }
                 }
             }
         }
@@ -504,7 +504,7 @@ pub(crate) fn operation(site: &Site, run: &RunJson, op: &OperationJson) -> Marku
             @if can_wake {
                 a.button href=(link("wake")) { @if op.kind == "timer" { "Wake now…" } @else { "Attempt now…" } }
             }
-            @if is_open && op.kind == "hook" && site.may(Action::Send) { a.button.primary href=(link("send")) { "Answer…" } }
+            @if is_open && op.kind == "hook" && site.may(Action::Send) { a.button href=(link("send")) { "Answer…" } }
             @if site.may(Action::Fork) && !op.skipped {
                 a.button href=(site.href(&format!("/runs/{}/fork?before={}", run.id, op.op))) { "Fork before this…" }
                 @if matches!(op.kind.as_str(), "step" | "hook" | "child") {

@@ -54,7 +54,7 @@ pub(crate) async fn show(State(_): State<App>, site: Site) -> Response {
                 }
                 h2 { "Keys" }
                 p.js-block {
-                    label { input type="checkbox" data-keys; "Single-key shortcuts" }
+                    label.check { input type="checkbox" data-keys; "Single-key shortcuts" }
                 }
                 p.muted { "Press " kbd { "?" } " for the list. No key acts on a run." }
             }

@@ -9,6 +9,7 @@ use outlast_api::{
     Action, EndedRunsJson, OpenRunsJson, PageRequest, QueryPairs, RunFilter, WorkflowDefinitionJson,
     WorkflowJson,
 };
+use outlast_core::queue::BUILT_IN_PREFIX;
 
 use super::fleet::open_runs;
 use super::problem::{Answer, OnSite};
@@ -204,7 +205,9 @@ fn builds(site: &Site, definitions: &[WorkflowDefinitionJson]) -> Markup {
 
 /// The first steps by name, and how many more there are.
 fn steps(steps: &[String]) -> String {
-    let (first, more) = steps.split_at(steps.len().min(STEPS_SHOWN));
+    let own: Vec<&str> =
+        steps.iter().map(String::as_str).filter(|step| !step.starts_with(BUILT_IN_PREFIX)).collect();
+    let (first, more) = own.split_at(own.len().min(STEPS_SHOWN));
     let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
     format!("{}{more}", first.join(", "))
 }

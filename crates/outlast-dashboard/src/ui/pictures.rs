@@ -26,7 +26,6 @@ pub(crate) fn sparkline(values: &[u64], status: &str, label: &str) -> Markup {
     let most = values.iter().copied().max().unwrap_or(0).max(1);
     html! {
         svg.sparkline width=(values.len() * 4) height="20" role="img" aria-label=(label) {
-            title { (label) }
             @for (index, value) in values.iter().enumerate() {
                 @let height = if *value == 0 { 1 } else { (value * 18 / most).max(3) };
                 @let class = if *value == 0 { "none".to_owned() } else { format!("f-{status}") };

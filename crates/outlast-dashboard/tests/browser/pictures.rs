@@ -7,8 +7,9 @@ use serde_json::json;
 use crate::setup::Browser;
 
 /// The pictures: name, theme, width, height, the search that finds the run (or none), and the rest of the address.
-const PICTURES: [(&str, &str, u32, u32, &str, &str); 5] = [
+const PICTURES: [(&str, &str, u32, u32, &str, &str); 6] = [
     ("dashboard-runs", "light", 1440, 900, "", "/runs"),
+    ("dashboard-runs-dark", "dark", 1440, 900, "", "/runs"),
     ("dashboard-run", "light", 1440, 900, "trip-lisbon", "?op=4"),
     ("dashboard-run-dark", "dark", 1440, 900, "trip-lisbon", "?op=4"),
     ("dashboard-sleep", "light", 1440, 900, "rating-2", "?op=1"),

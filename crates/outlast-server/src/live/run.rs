@@ -64,7 +64,6 @@ pub(crate) async fn handler(
         next,
         behind: missed.next,
         feed: None,
-        operation_changes: 0,
         run_changes: 0,
         is_unavailable: false,
         is_over: false,
@@ -83,8 +82,6 @@ struct RunSource {
     /// The number behind the events that were read so far: the first of a turn, or `next`.
     behind: u64,
     feed: Option<(Arc<RunFeed>, watch::Receiver<Arc<RunNews>>)>,
-    /// Which change of an operation was sent last.
-    operation_changes: u64,
     /// Which change of the run's row was sent last.
     run_changes: u64,
     is_unavailable: bool,
@@ -104,7 +101,6 @@ impl EventSource for RunSource {
             let news = self.news();
             let mut text = String::new();
             self.add_events(&news, &mut text).await;
-            self.add_operations(&news, &mut text);
             self.add_run(&news, &mut text);
             if !text.is_empty() {
                 return Some(text);
@@ -153,14 +149,6 @@ impl RunSource {
         }
         text.extend(news.recent.iter().filter(|event| event.number >= self.next).map(|event| text_of(event)));
         self.next = news.next;
-    }
-
-    /// The operations that have changed, behind their events.
-    fn add_operations(&mut self, news: &RunNews, text: &mut String) {
-        let new = news.operations.iter().filter(|operation| operation.change > self.operation_changes);
-        text.extend(new.map(|operation| event_of_json("operation", None, &operation.json)));
-        self.operation_changes =
-            news.operations.back().map_or(0, |operation| operation.change).max(self.operation_changes);
     }
 
     /// The row of the run, and the end, behind the last event.

@@ -1,10 +1,9 @@
 //! The feed of one run: polls its row and history.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use outlast::core::Clock;
 use outlast::{RunId, SystemClock};
 use outlast_api::{EventJson, PayloadAmount, ProblemCode, RunJson, Service};
@@ -15,9 +14,6 @@ const POLL_EVERY: Duration = Duration::from_millis(250);
 
 /// The number of newest events that a feed keeps for its subscribers.
 const RECENT_MAX: usize = 256;
-
-/// The operations that one poll reads, the newest of those that changed; and the operations that a feed keeps.
-const OPERATIONS_MAX: usize = 64;
 
 /// The feed of one run.
 #[derive(Debug)]
@@ -32,10 +28,6 @@ pub(crate) struct RunNews {
     pub(crate) next: u64,
     /// The newest events, in order.
     pub(crate) recent: VecDeque<Arc<EventText>>,
-    /// The operations that changed last, each once, in the order of their changes.
-    pub(crate) operations: VecDeque<Arc<OperationText>>,
-    /// The number of changes of operations.
-    operation_changes: u64,
     /// The run's row, and how often it has changed.
     pub(crate) run: Option<(Arc<RunJson>, u64)>,
     /// How the feed ended: the run has ended and all its events are known, or it was deleted.
@@ -56,37 +48,6 @@ pub(crate) enum FeedEnd {
 pub(crate) struct EventText {
     pub(crate) number: u64,
     pub(crate) json: String,
-}
-
-/// An operation without its payloads as JSON, and which change of an operation that was.
-#[derive(Debug)]
-pub(crate) struct OperationText {
-    op: u64,
-    pub(crate) change: u64,
-    pub(crate) json: String,
-}
-
-impl RunNews {
-    /// Reads the operations that events are about.
-    async fn read_operations(&mut self, service: &Service, run: RunId, events: &[EventJson]) {
-        let changed: BTreeSet<u64> = events.iter().filter_map(|event| event.op).collect();
-        let newest = changed.iter().rev().take(OPERATIONS_MAX).rev();
-        let reads = newest.map(|op| service.operation(run, *op));
-        // One that cannot be read now is in the list of operations.
-        for mut operation in join_all(reads).await.into_iter().flatten() {
-            // The events have them.
-            (operation.input, operation.output) = (None, None);
-            self.operation_changes += 1;
-            self.operations.retain(|known| known.op != operation.op);
-            self.operations.push_back(Arc::new(OperationText {
-                op: operation.op,
-                change: self.operation_changes,
-                json: serde_json::to_string(&operation).unwrap_or_default(),
-            }));
-        }
-        let surplus = self.operations.len().saturating_sub(OPERATIONS_MAX);
-        self.operations.drain(..surplus);
-    }
 }
 
 impl EventText {
@@ -145,7 +106,6 @@ async fn update(service: &Service, run: RunId, news: &mut RunNews) -> bool {
         news.recent.extend(tail.events.iter().map(EventText::of).map(Arc::new));
         let surplus = news.recent.len().saturating_sub(RECENT_MAX);
         news.recent.drain(..surplus);
-        news.read_operations(service, run, &tail.events).await;
         is_new = true;
     }
     let changes = news.run.as_ref().map_or(0, |(_, changes)| *changes);

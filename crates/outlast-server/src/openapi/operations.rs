@@ -165,7 +165,7 @@ fn history_schema(path: &str, schemas: &mut Schemas) -> RouteSchema {
         "/api/runs/{id}/streams" => new().returns_json(schemas.add::<StreamListJson>()),
         "/api/runs/{id}/streams/{name}" => new().query(CHUNKS).returns_json(schemas.add::<ChunkListJson>()),
         "/api/runs/{id}/live" => {
-            let names = &["hello", "event", "operation", "run", "end", "reset", "bye"];
+            let names = &["hello", "event", "run", "end", "reset", "bye"];
             live(names).query(RUN_LIVE).returns(204, Content::Nothing)
         }
         "/api/runs/{id}/streams/{name}/live" => {

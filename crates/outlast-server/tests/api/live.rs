@@ -212,27 +212,6 @@ async fn a_live_list_shows_new_changed_and_removed_runs_and_resumes() {
 }
 
 #[tokio::test]
-async fn an_operation_that_changes_is_sent_behind_its_events() {
-    let api = Api::local().await;
-    let id = api.start("approval", Value::Null).await;
-    let mut stream = Stream::open(&api, &format!("/api/runs/{id}/live?from=1"), None).await;
-    let hook = format!("/api/runs/{id}/hooks/decision");
-    // The feed exists as soon as it has told the row.
-    stream.next_named("run").await.unwrap();
-    api.post(&hook, json!({ "payload": 1 })).await.expect(200);
-    let completed = loop {
-        let operation = stream.next_named("operation").await.unwrap().data;
-        assert!(operation["input"].is_null() && operation["output"].is_null(), "{operation}");
-        if operation["status"] == "completed" {
-            break operation;
-        }
-    };
-    assert_eq!((&completed["kind"], &completed["name"]), (&json!("hook"), &json!("decision")));
-    assert!(stream.next_named("end").await.is_some());
-    api.stop().await;
-}
-
-#[tokio::test]
 async fn a_list_of_queues_tells_what_came_changed_and_went() {
     let api = Api::local().await;
     let path = "/api/live?topics=queues";
