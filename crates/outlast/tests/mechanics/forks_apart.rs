@@ -291,10 +291,16 @@ async fn a_fork_that_is_terminated_before_it_began_undoes_nothing(engine: TestEn
     worker.stop().await.unwrap();
     let at = event(&engine, run.id(), "step_completed", 1).await + 1;
     let copy = fork(run.fork().at(at)).await;
-    engine.client.terminate(copy.id(), "not needed").compensating().await.unwrap();
+    // In this one the second step is open.
+    let open = fork(run.fork().at(at - 1)).await;
+    for copy in [&copy, &open] {
+        engine.client.terminate(copy.id(), "not needed").compensating().await.unwrap();
+    }
     let _worker = engine.worker((order, work, undo)).await;
-    assert!(copy.output().await.is_err());
+    assert!(copy.output().await.is_err() && open.output().await.is_err());
     assert_eq!(engine.steps.count("undid one"), 1, "that of the other run");
+    assert_eq!(engine.steps.count("undid two"), 1, "that of the other run");
+    assert!(engine.history(open.id()).await.ends_with("run_terminated terminated: not needed"));
     let retried = engine.client.retry(copy.id()).from(OpNumber(0)).await.unwrap_err();
     assert!(retried.to_string().contains("before the run was forked"), "{retried}");
 }
