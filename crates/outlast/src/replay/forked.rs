@@ -132,7 +132,7 @@ impl Machine {
     /// Takes the decisions of the poll in which the workflow returned, while its result is withheld.
     pub(super) fn take_withheld_decisions(&mut self, requested: &mut Vec<Event>) {
         let end = self.fork.as_ref().and_then(|fork| fork.end());
-        let copied = end.map_or(&[][..], |end| &end.decisions);
+        let copied = end.map_or(&[][..], |end| end.decisions.as_slice());
         self.state.table.lock().take_withheld_decisions(requested, copied);
     }
 
@@ -148,7 +148,7 @@ impl Machine {
         drop(table);
         let returned = self.fork.as_mut().and_then(|fork| fork.returned.take());
         // That of the other run is copied as well, if it is a fork.
-        self.fork.take_if(|fork| number >= fork.origin.at);
+        drop(self.fork.take_if(|fork| number >= fork.origin.at));
         self.continue_after_fork(returned, requested)
     }
 
