@@ -92,11 +92,12 @@ impl Compensations {
     /// The compensations that a history registers: the part of it that a replay needs.
     pub fn of(history: &[TurnRecord]) -> Self {
         let mut compensations = Self::default();
+        if pending_fork(history).is_some() {
+            // What is copied is undone by the other run, and the fork has attempted nothing.
+            return compensations;
+        }
         for event in last_generation(history).into_iter().flat_map(|(_, _, events)| events) {
             compensations.read(event);
-        }
-        if pending_fork(history).is_some() {
-            compensations.keep_own(OpNumber(u64::MAX));
         }
         compensations
     }

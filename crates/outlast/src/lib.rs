@@ -85,9 +85,9 @@ pub use outlast_core::{
     ErrorClass, FailedCompensation, FailureKind, FailureQuery, FailureStrategy, FlagCounts, FlagFilter,
     ForkPlan, Headers, IntoDuration, ListOrder, MarkCounts, Marks, MessageId, OpNumber, OperationKind,
     OperationStatus, OperationView, Page, ParentEnd, Payload, PayloadError, PlannedOperation, PlannedOutput,
-    Policy, QueueView, Rejection, Retry, RetryPlan, RunEnd, RunFailure, RunId, RunQuery, RunView, Status,
-    StreamView, Stuck, StuckReason, Tags, Timestamp, TimestampOutOfRange, Wait, WorkerView, World,
-    WorldError,
+    PlannedToken, Policy, QueueView, Rejection, Retry, RetryPlan, RunEnd, RunFailure, RunId, RunQuery,
+    RunView, Status, StreamView, Stuck, StuckReason, Tags, Timestamp, TimestampOutOfRange, Wait, WorkerView,
+    World, WorldError,
 };
 pub use outlast_macros::{select, step, workflow};
 pub use outlast_memory::MemoryWorld;

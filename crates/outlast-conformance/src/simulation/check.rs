@@ -60,9 +60,12 @@ impl FinalRun {
         events.any(|(number, event)| number >= copied && matches!(event, Event::RunRetried(_)))
     }
 
-    /// How it has ended, each time.
+    /// How it has ended, each time. A fork may have copied ends of the other run.
     pub(super) fn ends(&self) -> impl Iterator<Item = &Event> {
-        self.events().filter(|event| Status::of_final(event).is_some())
+        let copied = self.copied();
+        let numbered = self.turns.iter().flat_map(|turn| (turn.seq..).zip(&turn.events));
+        let own = numbered.filter(move |(number, _)| *number >= copied).map(|(_, event)| event);
+        own.filter(|event| Status::of_final(event).is_some())
     }
 
     /// The run that has recorded an event, if this one has copied it.

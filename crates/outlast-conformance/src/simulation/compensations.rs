@@ -39,6 +39,8 @@ struct CompensationModel {
     running: Option<OpNumber>,
     last_begun: Option<OpNumber>,
     open_steps: BTreeSet<OpNumber>,
+    /// The steps that have begun. Others were dropped before.
+    started_steps: BTreeSet<OpNumber>,
     /// The compensations of sagas.
     saga_steps: BTreeSet<OpNumber>,
     completed_steps: BTreeSet<OpNumber>,
@@ -70,7 +72,10 @@ impl CompensationModel {
                 self.registered.insert(registered.op, undone);
             }
             Event::CompensationsKept { of, .. } => self.kept.extend(of),
-            Event::StepStarted { op, .. } => drop(self.open_steps.insert(*op)),
+            Event::StepStarted { op, .. } => {
+                self.started_steps.insert(*op);
+                self.open_steps.insert(*op);
+            }
             Event::StepCompleted { op, .. } => {
                 self.completed_steps.insert(*op);
                 self.end_step(*op);
@@ -109,11 +114,12 @@ impl CompensationModel {
         self.running.take_if(|running| *running == op);
     }
 
-    /// The compensations of copied operations are those of the other run, except those of steps that are open.
+    /// The compensations of copied operations are those of the other run, except those of steps that have not ended.
     fn fork(&mut self, next_op: OpNumber) {
-        let open = &self.open_steps;
+        let has_ended =
+            |step: OpNumber| self.started_steps.contains(&step) && !self.open_steps.contains(&step);
         let is_own = |op: &OpNumber, undone: &Option<OpNumber>| {
-            *op >= next_op || undone.is_some_and(|step| open.contains(&step))
+            *op >= next_op || undone.is_some_and(|step| !has_ended(step))
         };
         self.registered.retain(|op, undone| is_own(op, undone));
         let registered = &self.registered;

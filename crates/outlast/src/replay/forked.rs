@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use outlast_core::cut::is_skipped;
 use outlast_core::{
-    Event, ForkOrigin, MessageBody, OpNumber, Payload, RenewedWait, ReplayHistory, RunForked, Stuck,
+    Event, ForkOrigin, MessageBody, OpNumber, Payload, RenewedWait, ReplayHistory, RunForked, RunId, Stuck,
 };
 
 use super::machine::Machine;
@@ -25,12 +25,18 @@ pub(super) struct UnmetFork {
     next_op: OpNumber,
     /// The number of copied deliveries that are not replayed yet.
     deliveries_left: usize,
-    /// The number of copied decisions behind the last copied delivery.
-    last_decisions: usize,
-    /// Its values before each end of copied events that is itself copied: the other run is a fork.
-    copied_ends: Vec<usize>,
-    /// The result of the workflow, if it returned in the last poll before an end of copied events.
+    /// The ends of copied events, those that are themselves copied (the other run is a fork) and this one.
+    ends: Vec<CopiedEnd>,
+    /// The result of the workflow, if it returned after the last of them.
     returned: Option<Result<Payload, Error>>,
+}
+
+/// Where copied events end.
+struct CopiedEnd {
+    /// The number of copied deliveries that are left there.
+    deliveries_left: usize,
+    /// What the workflow had decided since the delivery before.
+    decisions: Vec<Event>,
 }
 
 impl UnmetFork {
@@ -42,24 +48,32 @@ impl UnmetFork {
         let copied = numbered
             .filter(|(number, _)| *number < origin.at && !is_skipped(&history.skips, *number))
             .map(|(_, event)| event);
-        let (mut next_op, mut deliveries_left, mut last_decisions) = (history.begin.next_op, 0, 0);
-        let mut ends = Vec::new();
+        let (mut next_op, mut deliveries) = (history.begin.next_op, 0);
+        let (mut ends, mut decisions) = (Vec::new(), Vec::new());
         for event in copied {
             if matches!(event, Event::RunForked(_)) {
-                ends.push(deliveries_left);
+                ends.push((deliveries, decisions.clone()));
             }
-            deliveries_left += usize::from(!event.is_decision() && !is_patch(event));
-            last_decisions = if event.is_decision() { last_decisions + 1 } else { 0 };
+            if event.is_decision() {
+                decisions.push(event.clone());
+            } else if !is_patch(event) {
+                deliveries += 1;
+                decisions.clear();
+            }
             next_op = next_op.max(OpNumber(event.op().map_or(0, |op| op.0 + 1)));
         }
-        let copied_ends = ends.into_iter().map(|before| deliveries_left - before).collect();
+        ends.push((deliveries, decisions));
+        let end = |(before, decisions)| CopiedEnd { deliveries_left: deliveries - before, decisions };
+        let ends = ends.into_iter().map(end).collect();
         let (origin, returned) = (origin.clone(), None);
-        Some(Box::new(Self { origin, next_op, deliveries_left, last_decisions, copied_ends, returned }))
+        Some(Box::new(Self { origin, next_op, deliveries_left: deliveries, ends, returned }))
     }
+}
 
-    /// Whether the copied events end here: those of this fork, or those that the other run has copied itself.
-    fn is_at_end(&self) -> bool {
-        self.deliveries_left == 0 || self.copied_ends.contains(&self.deliveries_left)
+impl UnmetFork {
+    /// The end of copied events that is reached.
+    fn end(&self) -> Option<&CopiedEnd> {
+        self.ends.iter().find(|end| end.deliveries_left == self.deliveries_left)
     }
 }
 
@@ -90,7 +104,7 @@ impl Machine {
 
     fn note_fork_progress(&self) {
         if let Some(fork) = &self.fork {
-            self.state.table.lock().is_at_fork = fork.is_at_end();
+            self.state.table.lock().is_at_fork = fork.end().is_some();
         }
     }
 
@@ -107,7 +121,7 @@ impl Machine {
     /// Withholds the result of the workflow until the end of the copied events. Returns it if it is not to be withheld.
     pub(super) fn withhold(&mut self, result: Result<Payload, Error>) -> Option<Result<Payload, Error>> {
         match &mut self.fork {
-            Some(fork) if fork.is_at_end() => {
+            Some(fork) if fork.end().is_some() => {
                 fork.returned = Some(result);
                 None
             }
@@ -117,7 +131,8 @@ impl Machine {
 
     /// Takes the decisions of the poll in which the workflow returned, while its result is withheld.
     pub(super) fn take_withheld_decisions(&mut self, requested: &mut Vec<Event>) {
-        let copied = self.fork.as_ref().map_or(0, |fork| fork.last_decisions);
+        let end = self.fork.as_ref().and_then(|fork| fork.end());
+        let copied = end.map_or(&[][..], |end| end.decisions.as_slice());
         self.state.table.lock().take_withheld_decisions(requested, copied);
     }
 
@@ -133,7 +148,7 @@ impl Machine {
         drop(table);
         let returned = self.fork.as_mut().and_then(|fork| fork.returned.take());
         // That of the other run is copied as well, if it is a fork.
-        self.fork.take_if(|fork| number >= fork.origin.at);
+        drop(self.fork.take_if(|fork| number >= fork.origin.at));
         self.continue_after_fork(returned, requested)
     }
 
@@ -154,7 +169,6 @@ impl Machine {
     pub(crate) fn fork(&mut self, events: &mut Vec<Event>) -> Result<(), Stuck> {
         let Some(fork) = self.fork.take() else { return Ok(()) };
         let UnmetFork { origin, next_op, returned, .. } = *fork;
-        let has_returned = returned.is_some() || self.ended.is_some();
         let mut table = self.state.table.lock();
         table.set_event_number(events.len());
         table.forget_copied_messages();
@@ -168,15 +182,17 @@ impl Machine {
             own.iter().for_each(|wait| table.renew_wait(wait));
             table.set_turn_of_loops_since(next_op);
         }
-        if !has_returned {
-            let is_started = |op: &OpNumber| !origin.outputs.contains(&op.0);
-            let ops = forked.restarts.iter().map(|restarted| restarted.op).filter(is_started);
-            ops.collect::<Vec<_>>().into_iter().for_each(|op| table.start_copy(op));
-        }
+        let is_started = |op: &OpNumber| !origin.outputs.contains(&op.0);
+        let ops = forked.restarts.iter().map(|restarted| restarted.op).filter(is_started);
+        ops.for_each(|op| table.start_copy(op));
+        let restarts: Vec<_> = forked.restarts.iter().map(|restarted| restarted.run).collect();
         drop(table);
         events.push(Event::RunForked(Box::new(forked)));
         self.take_unrecorded_requests(events);
         self.continue_after_fork(returned, events)?;
+        if self.ended.is_some() {
+            self.state.table.lock().withdraw_runs(&restarts);
+        }
         self.rewrite_tags();
         self.apply_follow_ups(events)
     }
@@ -201,12 +217,14 @@ impl OperationTable {
     }
 
     /// Takes the recorded values and patches of the poll in which the workflow returned, before its result is known to
-    /// count: a fork withholds it. `copied` is the number of decisions that the fork has copied of this poll. If they are
-    /// more, what the workflow dropped is among them. The others stay.
-    pub(super) fn take_withheld_decisions(&mut self, requested: &mut Vec<Event>, copied: usize) {
-        let is_recorded = |decision: &Decision| matches!(decision, Decision::Recorded(_));
-        let recorded = self.decisions.iter().filter(|decision| is_recorded(decision)).count();
-        let has_drops = copied > requested.len() + recorded;
+    /// count: a fork withholds it. So are drops, if the fork has copied one of this poll: whether they are recorded depends
+    /// on the result. The others stay.
+    pub(super) fn take_withheld_decisions(&mut self, requested: &mut Vec<Event>, copied: &[Event]) {
+        let is_copied = |dropped: &Event| copied.contains(dropped) && !requested.contains(dropped);
+        let has_drops = self.decisions.iter().any(|decision| match decision {
+            Decision::Dropped(event) => is_copied(event),
+            Decision::Recorded(_) | Decision::Created(_) => false,
+        });
         for decision in std::mem::take(&mut self.decisions) {
             match decision {
                 Decision::Recorded(event) => requested.push(event),
@@ -241,6 +259,14 @@ impl OperationTable {
         if let Some(run) = run.filter(|_| is_cancelled) {
             self.cancel_child(run, "its parent has cancelled it".into());
         }
+    }
+
+    /// Removes runs that would be started with the turn, and what would be sent to them: the run has ended in it.
+    fn withdraw_runs(&mut self, runs: &[RunId]) {
+        let Some(pending_outbox) = &mut self.pending_outbox else { return };
+        pending_outbox.children.retain(|child| !runs.contains(&child.started.run));
+        pending_outbox.messages.retain(|(run, _)| !runs.contains(run));
+        pending_outbox.settled_messages = pending_outbox.settled_messages.min(pending_outbox.messages.len());
     }
 
     /// Removes what the last copied poll would send: the other run has sent it. Messages to runs that the fork is about

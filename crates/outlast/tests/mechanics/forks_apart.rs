@@ -22,6 +22,7 @@ on_every_world! {
     a_terminated_fork_leaves_the_other_runs_children_alone,
     a_fork_that_is_terminated_before_it_began_undoes_nothing,
     a_fork_that_compensates_awaits_its_own_children_after_a_crash,
+    a_fork_that_compensates_at_once_does_not_await_runs_that_nobody_starts,
     a_cut_in_the_poll_in_which_the_workflow_returns_keeps_what_it_recorded,
     a_run_that_was_cancelled_before_its_first_turn_is_forked_at_its_start,
 }
@@ -103,6 +104,23 @@ async fn a_fork_that_compensates_awaits_its_own_children_after_a_crash(engine: T
     let _other = engine.worker((parent, nap, work, undo)).await;
     engine.wait_for_status(copy.id(), Status::Failed).await;
     assert_eq!(engine.steps.count("undid two"), 1);
+}
+
+async fn a_fork_that_compensates_at_once_does_not_await_runs_that_nobody_starts(engine: TestEngine) {
+    #[workflow]
+    async fn both(ctx: Context) -> Result<String, Error> {
+        let queued = ctx.step(work, "queued".to_owned()).queue("gpu").undo(undo);
+        let both = futures_util::future::try_join(queued, ctx.step(work, "bad".to_owned()));
+        both.await.map(|(there, _)| there)
+    }
+    let _worker = engine.worker((both, work, undo)).await;
+    let run = engine.client.start(both, ()).await.unwrap();
+    assert!(run.output().await.is_err());
+    // The workflow returns in the last copied poll, and the queued step is open.
+    let at = event(&engine, run.id(), "run_compensating", 0).await;
+    let copy = fork(run.fork().at(at)).await;
+    assert!(copy.output().await.is_err());
+    assert_eq!(engine.steps.count("undid queued"), 0);
 }
 
 async fn a_cut_in_the_poll_in_which_the_workflow_returns_keeps_what_it_recorded(engine: TestEngine) {
@@ -370,10 +388,16 @@ async fn a_fork_that_is_terminated_before_it_began_undoes_nothing(engine: TestEn
     worker.stop().await.unwrap();
     let at = event(&engine, run.id(), "step_completed", 1).await + 1;
     let copy = fork(run.fork().at(at)).await;
-    engine.client.terminate(copy.id(), "not needed").compensating().await.unwrap();
+    // In this one the second step is open.
+    let open = fork(run.fork().at(at - 1)).await;
+    for copy in [&copy, &open] {
+        engine.client.terminate(copy.id(), "not needed").compensating().await.unwrap();
+    }
     let _worker = engine.worker((order, work, undo)).await;
-    assert!(copy.output().await.is_err());
+    assert!(copy.output().await.is_err() && open.output().await.is_err());
     assert_eq!(engine.steps.count("undid one"), 1, "that of the other run");
+    assert_eq!(engine.steps.count("undid two"), 1, "that of the other run");
+    assert!(engine.history(open.id()).await.ends_with("run_terminated terminated: not needed"));
     let retried = engine.client.retry(copy.id()).from(OpNumber(0)).await.unwrap_err();
     assert!(retried.to_string().contains("before the run was forked"), "{retried}");
 }
