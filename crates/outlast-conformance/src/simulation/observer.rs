@@ -108,7 +108,7 @@ pub(super) struct ObservedRun {
     /// The messages that it had consumed before its last turn.
     pub(super) consumed_before: u64,
     /// The build that left it stuck, if it has not advanced since.
-    stuck_by: Option<Arc<str>>,
+    pub(super) stuck_by: Option<Arc<str>>,
 }
 
 /// A message that was accepted.
