@@ -79,7 +79,10 @@ fn run(env: &Environment) -> Result<Vec<Measurement>> {
         Measurement::absolute(percentile(&figures.naps, 99)),
         Measurement::absolute(percentile(&figures.naps, 100)),
         Measurement::absolute(percentile(&figures.naps_elsewhere, 99)),
-        Measurement::relative(figures.children_per_second, figures.children_per_second / figures.runs_per_second),
+        Measurement::relative(
+            figures.children_per_second,
+            figures.children_per_second / figures.runs_per_second,
+        ),
     ])
 }
 

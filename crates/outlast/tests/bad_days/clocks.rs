@@ -52,8 +52,9 @@ async fn a_clock_set_forward_wakes_sleeping_runs_and_costs_no_session() {
     let open =
         || async { outlast::open_with_clock(&url(folder.path()), Arc::new(clock.clone())).await.unwrap() };
     let (here, there) = (open().await, open().await);
+    // Much longer than a write can take on a loaded machine, which would cost a session without any change of the clock.
     let work =
-        |world| async { Worker::builder(world).register(nightly).session_time("1s").start().await.unwrap() };
+        |world| async { Worker::builder(world).register(nightly).session_time("6s").start().await.unwrap() };
     let (first, second) = (work(here.clone()).await, work(there).await);
     let run = Client::new(here).start(nightly, ()).await.unwrap();
     wait_until_true("the run to sleep", || async { run.view().await.unwrap().status == Status::Waiting })
@@ -63,8 +64,8 @@ async fn a_clock_set_forward_wakes_sleeping_runs_and_costs_no_session() {
     clock.0.store(Duration::from_secs(9 * 3_600).as_micros() as i64, Ordering::Relaxed);
     with_timeout("the run to wake", run.output()).await.unwrap();
     let before = beats();
-    wait_until_true("several beats of both", || async { beats() > before + 5 }).await;
-    assert_eq!((first.metrics().sessions_lost, second.metrics().sessions_lost), (0, 0), "nobody was robbed");
+    wait_until_true("two beats of both", || async { beats() >= before + 2 }).await;
+    assert_eq!((first.metrics().sessions_lost, second.metrics().sessions_lost), (0, 0), "no session is lost");
     first.stop().await.unwrap();
     second.stop().await.unwrap();
 }

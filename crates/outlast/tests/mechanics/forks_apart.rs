@@ -77,7 +77,7 @@ async fn a_result_in_the_last_copied_poll_depends_on_what_is_the_forks(engine: T
 async fn a_fork_that_compensates_awaits_its_own_children_after_a_crash(engine: TestEngine) {
     #[workflow]
     async fn nap(ctx: Context) -> Result<(), Error> {
-        ctx.sleep("1s").await
+        ctx.sleep("1d").await
     }
     #[workflow]
     async fn parent(ctx: Context) -> Result<String, Error> {
@@ -87,12 +87,18 @@ async fn a_fork_that_compensates_awaits_its_own_children_after_a_crash(engine: T
         drop(child);
         Err(Error::msg("no"))
     }
-    // No worker has the code of the child, so that it does not begin.
+    // While no worker has the code of the child, it does not begin, and the run can be forked.
     let worker = engine.worker((parent, work, undo)).await;
     let run = engine.client.start(parent, ()).await.unwrap();
     engine.wait_for_history(run.id(), |history| history.contains("hook_opened")).await;
     let events = engine.turns(run.id()).await.iter().map(|turn| turn.events.len() as u64).sum();
     let copy = fork(run.fork().at(events)).await;
+    // A child that has begun needs its code in order to be cancelled.
+    let other = engine.worker((parent, nap, work, undo)).await;
+    let child = engine.client.children(copy.id()).await.unwrap().runs[0].id;
+    engine.wait_for_status(child, Status::Waiting).await;
+    engine.crash(other);
+    engine.advance("1m").await;
     engine.send(copy.id(), "go", 1).await;
     engine.wait_for_history(copy.id(), |history| history.contains("run_compensating")).await;
     engine.crash(worker);
