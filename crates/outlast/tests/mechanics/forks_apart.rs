@@ -95,6 +95,7 @@ async fn a_fork_that_compensates_awaits_its_own_children_after_a_crash(engine: T
     let copy = fork(run.fork().at(events)).await;
     // A child that has begun needs its code in order to be cancelled.
     let other = engine.worker((parent, nap, work, undo)).await;
+    engine.wait_for_status(copy.id(), Status::Waiting).await;
     let child = engine.client.children(copy.id()).await.unwrap().runs[0].id;
     engine.wait_for_status(child, Status::Waiting).await;
     engine.crash(other);
