@@ -101,23 +101,43 @@ async fn measure(env: &Environment) -> Result<Figures> {
     let worker = Worker::builder(world.clone()).register((count, add_one, family, nap)).start().await?;
     let other = Worker::builder(world.clone()).queues([OTHER_QUEUE]).register(nap).start().await?;
     let client = Client::new(world);
-    let watch = Stopwatch::start();
-    count_at_once(&client, CHILDREN, STEPS).await?;
-    let runs_per_second = CHILDREN as f64 / watch.seconds();
-    let is_over = Arc::new(AtomicBool::new(false));
-    let naps = tokio::spawn(nap_until(client.clone(), None, is_over.clone()));
-    let naps_elsewhere = tokio::spawn(nap_until(client.clone(), Some(OTHER_QUEUE), is_over.clone()));
-    let watch = Stopwatch::start();
-    let sum = client.start(family, CHILDREN).await?.output().await?;
-    let children_per_second = CHILDREN as f64 / watch.seconds();
-    is_over.store(true, Ordering::Relaxed);
-    let (naps, naps_elsewhere) = (naps.await??, naps_elsewhere.await??);
+    // The unrelated runs cost the same in both parts, so that the rates differ only by the parent.
+    let (runs_per_second, _) = beside_naps(&client, count_at_once(&client, CHILDREN, STEPS)).await?;
+    let (children_per_second, naps) = beside_naps(&client, count_in_children(&client)).await?;
     worker.stop().await?;
     other.stop().await?;
-    if sum != CHILDREN as u64 * STEPS {
-        return Err(format!("{CHILDREN} children returned the sum {sum}").into());
+    Ok(Figures { naps: naps.here, naps_elsewhere: naps.elsewhere, children_per_second, runs_per_second })
+}
+
+/// How long the unrelated runs took, in milliseconds.
+struct Naps {
+    /// On the worker and in the queue of the counting runs.
+    here: Vec<f64>,
+    /// In another queue, on another worker.
+    elsewhere: Vec<f64>,
+}
+
+/// Executes many runs that count, beside unrelated runs. Returns the rate of the counting runs.
+async fn beside_naps(client: &Client, counting: impl Future<Output = Result<()>>) -> Result<(f64, Naps)> {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let here = tokio::spawn(nap_until(client.clone(), None, is_over.clone()));
+    let elsewhere = tokio::spawn(nap_until(client.clone(), Some(OTHER_QUEUE), is_over.clone()));
+    let watch = Stopwatch::start();
+    counting.await?;
+    let per_second = CHILDREN as f64 / watch.seconds();
+    is_over.store(true, Ordering::Relaxed);
+    let naps = Naps { here: here.await??, elsewhere: elsewhere.await?? };
+    Ok((per_second, naps))
+}
+
+/// Executes a parent whose children count.
+async fn count_in_children(client: &Client) -> Result<()> {
+    let sum = client.start(family, CHILDREN).await?.output().await?;
+    if sum == CHILDREN as u64 * STEPS {
+        Ok(())
+    } else {
+        Err(format!("{CHILDREN} children returned the sum {sum}").into())
     }
-    Ok(Figures { naps, naps_elsewhere, children_per_second, runs_per_second })
 }
 
 /// Runs that sleep, one after the other; returns how long each took in milliseconds.
