@@ -107,7 +107,15 @@ impl Fact {
     }
 
     /// Sorts facts by time; at equal times messages come first and timers last.
+    ///
+    /// Messages keep their order if the clock was set back between them: one that was accepted earlier counts as no later
+    /// than those behind it. So a timer comes after every message that was accepted before it was due, as worlds require.
     pub(in crate::worker) fn sort(facts: &mut [Self]) {
+        let mut next_message = Timestamp::NEVER;
+        for fact in facts.iter_mut().rev().filter(|fact| matches!(fact.kind, FactKind::Message(_))) {
+            fact.at = fact.at.min(next_message);
+            next_message = fact.at;
+        }
         facts.sort_by_key(|fact| (fact.at, fact.kind.rank()));
     }
 }
@@ -199,4 +207,41 @@ fn message_delivery(message: Message) -> Option<Delivery> {
         // Outcomes of attempts become facts of their own. This build cannot claim runs with unknown kinds of messages.
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use outlast_core::{Headers, MessageId};
+
+    use super::*;
+
+    fn message(position: u64, at: i64) -> Fact {
+        let (id, at) = (MessageId::from_bits(u128::from(position)), Timestamp::from_micros(at));
+        let body = MessageBody::Wake { op: None };
+        Fact::message(Message { position, id, at, headers: Headers::default(), body })
+    }
+
+    fn timer(at: i64) -> Fact {
+        Fact::timer((Timestamp::from_micros(at), OpNumber(0)))
+    }
+
+    /// The positions of messages, and 0 for timers.
+    fn sorted(mut facts: Vec<Fact>) -> Vec<u64> {
+        Fact::sort(&mut facts);
+        let position = |fact: &Fact| match &fact.kind {
+            FactKind::Message(message) => message.position,
+            _ => 0,
+        };
+        facts.iter().map(position).collect()
+    }
+
+    #[test]
+    fn facts_are_in_the_order_of_their_times_and_messages_before_timers() {
+        assert_eq!(sorted(vec![message(1, 10), message(2, 30), timer(20), timer(30)]), [1, 0, 2, 0]);
+    }
+
+    #[test]
+    fn messages_between_which_the_clock_was_set_back_keep_their_order_and_come_before_later_timers() {
+        assert_eq!(sorted(vec![message(1, 30), message(2, 10), message(3, 40), timer(20)]), [1, 2, 0, 3]);
+    }
 }

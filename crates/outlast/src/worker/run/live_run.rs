@@ -42,8 +42,6 @@ pub(in crate::worker) struct LiveRun<'a> {
     pub(super) read_position: u64,
     /// Whether the last of these messages that decides it has paused the run.
     pub(super) has_unread_pause: bool,
-    /// The latest time at which one of these messages was accepted.
-    pub(super) latest_message_at: Timestamp,
     /// The time up to which timers and retry pauses were checked.
     pub(super) timers_checked_at: Timestamp,
     pub(super) is_stopping: bool,
@@ -82,7 +80,6 @@ impl<'a> LiveRun<'a> {
             arrived_during_commit: Vec::new(),
             read_position,
             has_unread_pause: false,
-            latest_message_at: Timestamp::from_micros(0),
             timers_checked_at: Timestamp::from_micros(0),
             is_stopping,
             unrecorded_outcomes: Vec::new(),
@@ -372,9 +369,6 @@ impl<'a> LiveRun<'a> {
             if message.position == self.read_position + 1 {
                 self.read_position = message.position;
                 self.has_unread_pause = is_paused_by(&message.body).unwrap_or(self.has_unread_pause);
-                // Facts are sorted by time: a clock that was set back must not change the order of messages.
-                self.latest_message_at = self.latest_message_at.max(message.at);
-                message.at = self.latest_message_at;
                 if let MessageBody::Attempted { events } = &mut message.body {
                     self.outcomes_in_inbox.extend(events.iter().filter_map(attempt_of));
                     facts.extend(Fact::recovered_outcomes(std::mem::take(events), message.at));

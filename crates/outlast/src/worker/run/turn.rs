@@ -449,7 +449,7 @@ impl LiveRun<'_> {
         facts.extend(Fact::recovered_outcomes(outcomes, at));
         // All unread messages become facts again, each with the time at which it was accepted.
         self.recorded_outcomes.clear();
-        (self.read_position, self.latest_message_at) = (self.position.consumed, Timestamp::from_micros(0));
+        self.read_position = self.position.consumed;
         self.accept_messages(inbox, &mut facts);
         self.machine.expect_outcomes(&Fact::outcomes_of(&facts));
         if is_inbox_complete {
