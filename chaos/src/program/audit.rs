@@ -64,6 +64,15 @@ impl WorkerLosses {
         worker_losses
     }
 
+    /// Adds the sessions that a worker has lost.
+    pub(crate) fn and_sessions(mut self, worker_number: u32, sessions_lost: u64) -> Self {
+        if sessions_lost > 0 {
+            *self.times.entry(worker_number).or_default() += sessions_lost as usize;
+            self.lost.insert(worker_number);
+        }
+        self
+    }
+
     /// Adds the loss of all workers that have made attempts so far.
     pub(crate) fn and_all(mut self, attempts: &[AttemptNote]) -> Self {
         for worker_number in attempts.iter().map(|note| note.worker_number).collect::<BTreeSet<_>>() {
