@@ -331,7 +331,7 @@ impl KillPoints {
             (Self::All, KillsPerTrial::Once, FORKED) => 15,
             (Self::All, KillsPerTrial::Once, TOKENS) => 8,
             (Self::All, KillsPerTrial::Once, LONG) => 12,
-            (Self::All, KillsPerTrial::Once, ORCHESTRATED) => 30,
+            (Self::All, KillsPerTrial::Once, ORCHESTRATED) => 80,
             (Self::All, KillsPerTrial::Once, SEQUENTIAL) => 105,
             (Self::All, KillsPerTrial::Once, _) => 65,
         }

@@ -66,9 +66,14 @@ async fn every_call_outlasts_a_short_outage() {
     .await;
 }
 
+#[step(attempts = 1)]
+async fn break_down(why: String) -> Result<String, StepError> {
+    Err(StepError::msg(why))
+}
+
 #[workflow]
-async fn fails(_ctx: Context, why: String) -> Result<String, Error> {
-    Err(Error::msg(why))
+async fn fails(ctx: Context, why: String) -> Result<String, Error> {
+    ctx.step(break_down, why).await
 }
 
 /// Makes a call while the world does not respond, for three seconds.
@@ -87,14 +92,16 @@ async fn every_call_that_controls_runs_outlasts_a_short_outage() {
     with_timeout(async {
         let engine = TestEngine::memory().await;
         let client = &engine.client;
-        let worker = engine.worker(fails).await;
+        let worker = engine.worker((fails, break_down)).await;
         let failed = client.start(fails, "why").await.unwrap();
-        assert!(failed.output().await.is_err());
+        let retried = client.start(fails, "why").await.unwrap();
+        assert!(failed.output().await.is_err() && retried.output().await.is_err());
         worker.stop().await.unwrap();
         let run = client.start(ask, "ada").await.unwrap().id();
 
         assert_eq!(outlasts(&engine, "pause", client.pause(run)).await, Controlled::Requested);
         assert_eq!(outlasts(&engine, "resume", client.resume(run)).await, Controlled::Requested);
+        assert_eq!(outlasts(&engine, "retry", retried.retry()).await, Controlled::Requested);
         outlasts(&engine, "restart", failed.restart()).await;
         outlasts(&engine, "fork", failed.fork().at(1)).await;
         assert_eq!(outlasts(&engine, "quarantine", client.quarantine(run)).await, Controlled::Requested);
@@ -109,7 +116,7 @@ async fn every_call_that_controls_runs_outlasts_a_short_outage() {
         let schedule = outlasts(&engine, "schedule", schedule).await;
         outlasts(&engine, "trigger", schedule.trigger()).await;
         outlasts(&engine, "schedules", client.schedules()).await;
-        assert_eq!(outlasts(&engine, "list", client.list()).await.runs.len(), 4);
+        assert_eq!(outlasts(&engine, "list", client.list()).await.runs.len(), 5);
         outlasts(&engine, "streams", client.streams(run)).await;
         assert!(outlasts(&engine, "state", client.state::<u32>(run)).await.is_none());
     })

@@ -80,7 +80,7 @@ async fn after_three_days_without_workers_all_instants_fire_up_to_the_limit(engi
 async fn many_missed(engine: &TestEngine, schedules: usize, jitter: &str) {
     let worker = engine.worker(day).await;
     for number in 0..schedules {
-        let schedule = engine.client.schedule(&format!("s{number}")).cron("0 3 * * *").jitter(jitter);
+        let schedule = engine.client.schedule(format!("s{number}")).cron("0 3 * * *").jitter(jitter);
         schedule.start(day, ()).await.unwrap();
     }
     engine.run_to("4h").await;
