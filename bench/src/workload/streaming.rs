@@ -1,4 +1,5 @@
-//! BST, streams: chunks per second from one step, and how far a reader in another process is behind.
+//! BST, streams: chunks per second from one step, how far a reader in another process is behind, and whether other runs
+//! wait for the chunks.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -22,6 +23,13 @@ const READ_CHUNKS: usize = 2_000;
 /// The pause between two of them, as between the tokens of a model.
 const PAUSE: Duration = Duration::from_millis(2);
 
+/// The runs of which the latency is measured, without a stream and beside one.
+const RUNS_BESIDE: usize = 400;
+
+/// The chunks that a step writes beside them, and the pause after each: 10,000 chunks per second.
+const CHUNKS_BESIDE: usize = 50;
+const PAUSE_BESIDE: Duration = Duration::from_millis(5);
+
 /// A token of a model has about this many bytes.
 const TEXT: &str = "tokens ";
 
@@ -29,7 +37,7 @@ const TEXT: &str = "tokens ";
 pub(super) const WORKLOAD: Workload = Workload {
     id: "BST",
     name: "streaming",
-    what: "100,000 small chunks from one step; the lag of a reader in another process, p50 and p99",
+    what: "100,000 small chunks from one step; the lag of a reader in another process, p50 and p99; other runs beside a stream",
     worlds: &[WorldKind::Sqlite, WorldKind::Postgres],
     rows: &[
         Row {
@@ -49,6 +57,12 @@ pub(super) const WORKLOAD: Workload = Workload {
             what: "the lag of a reader in another process, p99",
             unit: "ms",
             target: Target::AtMost(100.0).everywhere(),
+        },
+        Row {
+            id: "BST beside",
+            what: "a run with one step beside 10,000 chunks/s, p50; x without chunks",
+            unit: "ms",
+            target: Target::AtMost(2.0).everywhere(),
         },
     ],
     run,
@@ -87,6 +101,34 @@ async fn tick(cx: StepContext, chunks: usize) -> Result<(), StepError> {
     Ok(())
 }
 
+/// Writes 10,000 chunks per second until it is cancelled.
+#[step]
+async fn write_steadily(cx: StepContext) -> Result<(), StepError> {
+    let stream = cx.stream("steady").keep_last(1_000);
+    while !cx.is_cancelled() {
+        for _ in 0..CHUNKS_BESIDE {
+            stream.write(TEXT).await?;
+        }
+        work(PAUSE_BESIDE).await;
+    }
+    Ok(())
+}
+
+#[step]
+async fn one_step() -> u32 {
+    1
+}
+
+#[workflow]
+async fn steady(ctx: Context) -> Result<(), Error> {
+    ctx.step(write_steadily, ()).await
+}
+
+#[workflow]
+async fn plain(ctx: Context) -> Result<u32, Error> {
+    ctx.step(one_step, ()).await
+}
+
 #[workflow]
 async fn streaming(ctx: Context, chunks: u32, ticks: usize) -> Result<(), Error> {
     if chunks > 0 {
@@ -100,9 +142,13 @@ async fn streaming(ctx: Context, chunks: u32, ticks: usize) -> Result<(), Error>
 }
 
 fn run(env: &Environment) -> Result<Vec<Measurement>> {
-    let (chunks_s, stored, lags) = block_on(async {
+    let (chunks_s, stored, lags, alone, beside) = block_on(async {
         let world = env.open().await?;
-        let worker = Worker::builder(world.clone()).register((streaming, flood, tick)).start().await?;
+        let worker = Worker::builder(world.clone())
+            .register((streaming, flood, tick))
+            .register((steady, plain, write_steadily, one_step))
+            .start()
+            .await?;
         let client = Client::new(world);
         client.start(streaming, (1, 0)).await?.output().await?;
         let watch = Stopwatch::start();
@@ -111,8 +157,13 @@ fn run(env: &Environment) -> Result<Vec<Measurement>> {
         let chunks_s = f64::from(CHUNKS) / watch.seconds();
         let stored = client.streams(run.id()).await?.first().map_or(0, |stream| stream.end);
         let lags = lags_of_reader(env, &client).await?;
+        let alone = latencies(&client).await?;
+        let writer = client.start(steady, ()).await?;
+        work(Duration::from_millis(100)).await;
+        let beside = latencies(&client).await?;
+        client.cancel(writer.id(), "measured").await?;
         worker.stop().await?;
-        Ok((chunks_s, stored, lags))
+        Ok((chunks_s, stored, lags, alone, beside))
     })?;
     let mut faults = Vec::new();
     if stored != u64::from(CHUNKS) {
@@ -122,7 +173,24 @@ fn run(env: &Environment) -> Result<Vec<Measurement>> {
         faults.push(format!("{READ_CHUNKS} chunks were written, the reader got {}", lags.len()));
     }
     let figure = |value| Measurement { faults: faults.clone(), ..Measurement::absolute(value) };
-    Ok(vec![figure(chunks_s), figure(percentile(&lags, 50)), figure(percentile(&lags, 99))])
+    let (alone, beside) = (percentile(&alone, 50), percentile(&beside, 50));
+    Ok(vec![
+        figure(chunks_s),
+        figure(percentile(&lags, 50)),
+        figure(percentile(&lags, 99)),
+        Measurement { faults: faults.clone(), ..Measurement::relative(beside, beside / alone) },
+    ])
+}
+
+/// The milliseconds from the start to the output of runs with one step, one after the other.
+async fn latencies(client: &Client) -> Result<Vec<f64>> {
+    let mut latencies = Vec::new();
+    for _ in 0..RUNS_BESIDE {
+        let watch = Stopwatch::start();
+        client.start(plain, ()).await?.output().await?;
+        latencies.push(watch.seconds() * 1e3);
+    }
+    Ok(latencies)
 }
 
 /// The milliseconds between the write of each chunk and its arrival in another process.

@@ -330,8 +330,13 @@ mod tests {
 
     /// Audits an attempt that these workers made, one after the other.
     fn audit_attempts(lives: &[u32], process_events: &[ProcessEvent]) -> Result<Audit, String> {
-        let snapshot =
-            WorldSnapshot { runs: BTreeMap::new(), built_in: Vec::new(), counts: Counts::new(), workers: 0 };
+        let snapshot = WorldSnapshot {
+            runs: BTreeMap::new(),
+            built_in: Vec::new(),
+            after_end: BTreeMap::new(),
+            counts: Counts::new(),
+            workers: 0,
+        };
         let note = |worker_number: &u32| AttemptNote {
             key: "run.0.1".into(),
             attempt: 1,

@@ -1,5 +1,6 @@
-//! The second workload of the kill loop: bookings in a table of the world's own database, by transactional steps, some of
-//! which are undone by compensations, and some of which a schedule starts.
+//! The second workload of the kill loop: bookings in a table of the world's own database, by transactional steps. Some are
+//! undone by compensations, some are started by a schedule, some fail and begin again by themselves or by a retry of the
+//! client, and some are restarted or forked after their end.
 //!
 //! A row has no key, so an effect that happens twice, or without its outcome, is found by counting rows.
 
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use outlast::core::Event;
 use outlast::prelude::*;
-use outlast::{ErrorKind, Overlap, Status, WorkerBuilder};
+use outlast::{ErrorKind, Overlap, RunEnd, RunId, RunView, Status, WorkerBuilder};
 
 use super::Result;
 use super::report::Checks;
@@ -102,6 +103,35 @@ pub(crate) async fn booking(ctx: Context, number: u64) -> Result<u32, Error> {
     Ok(first + second)
 }
 
+/// Fails once, is undone, and begins again. A step follows its end.
+#[workflow(on_failure = retry(attempts = 2, initial = "20ms"), on_end = ended)]
+pub(crate) async fn unsteady_booking(ctx: Context) -> Result<u32, Error> {
+    let first = ctx.step(BOOK, "first").undo(CANCEL_BOOKING).await?;
+    if ctx.generation() == 1 {
+        return Err(Error::msg("the desk is closed"));
+    }
+    ctx.keep();
+    Ok(first)
+}
+
+#[step]
+async fn ended(cx: StepContext<StepState>, end: RunEnd) {
+    let _ = cx;
+    assert_eq!(end.status, Status::Completed);
+}
+
+/// Fails because nobody pays in time. The client retries it, and pays then.
+#[workflow]
+pub(crate) async fn late_booking(ctx: Context) -> Result<u32, Error> {
+    let first = ctx.step(BOOK, "first").await?;
+    ctx.hook::<bool>(PAID).timeout("100ms").await?;
+    let second = ctx.step(BOOK, "second").await?;
+    Ok(first + second)
+}
+
+/// The hook of a late booking.
+pub(crate) const PAID: &str = "paid";
+
 /// A booking that the schedule starts.
 #[workflow]
 async fn scheduled_booking(ctx: Context) -> Result<u32, Error> {
@@ -110,7 +140,7 @@ async fn scheduled_booking(ctx: Context) -> Result<u32, Error> {
 
 /// Adds the code of this workload to a worker.
 pub(crate) fn register(worker: WorkerBuilder<StepState>, world: WorldKind) -> WorkerBuilder<StepState> {
-    let worker = worker.register((booking, scheduled_booking));
+    let worker = worker.register((booking, scheduled_booking, unsteady_booking, late_booking, ended));
     match world {
         WorldKind::Sqlite => worker.register((book_in_file, cancel_in_file)),
         WorldKind::Postgres => worker.register((book_on_server, cancel_on_server)),
@@ -156,17 +186,56 @@ async fn effects(workdir: &Workdir) -> Result<BTreeMap<(String, String), i64>> {
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+/// Makes one of a few bookings that have completed anew, and forks another one before its second booking. Repeating it
+/// changes nothing.
+pub(crate) async fn copy(client: &Client, view: &RunView) -> Result<(), Error> {
+    let number = view.key.as_deref().and_then(|key| key.strip_prefix(BOOKING)?.parse::<u64>().ok());
+    match number {
+        Some(number) if number % COPIED_EVERY == 1 => {
+            client.restart::<u32>(view.id).key(format!("restarted-{number}")).await?;
+        }
+        Some(number) if number % COPIED_EVERY == 2 => {
+            let events = client.events(view.id).await?;
+            let is_step = |event: &&outlast::EventView| event.event.kind() == "step_started";
+            let Some(second) = events.iter().filter(is_step).nth(1) else { return Ok(()) };
+            let id = RunId::from_bits(u128::from(number + 1) << 64 | 1);
+            client.fork::<u32>(view.id).at(second.number).id(id).await?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// One booking of this many is restarted, and another one forked.
+const COPIED_EVERY: u64 = 9;
+
 /// What the check of this workload has found.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BookingCounts {
     pub(crate) completed: usize,
     pub(crate) undone: usize,
     pub(crate) scheduled: usize,
+    /// Those that have begun again by themselves.
+    pub(crate) unsteady: usize,
+    /// Those that the client has retried.
+    pub(crate) late: usize,
+    /// Restarted ones.
+    pub(crate) restarted: usize,
+    pub(crate) forked: usize,
+}
+
+impl BookingCounts {
+    /// Checks that there were bookings of all kinds: otherwise nothing was proved about them.
+    pub(crate) fn check_complete(self, checks: &mut Checks) -> Result<()> {
+        let Self { completed, undone, scheduled, unsteady, late, restarted, forked } = self;
+        let counts = [completed, undone, scheduled, unsteady, late, restarted, forked];
+        checks.that(!counts.contains(&0), || format!("not all kinds of bookings were made: {self:?}"))
+    }
 }
 
 /// Whether a run belongs to this workload.
 pub(crate) fn is_booking(run: &RunSnapshot) -> bool {
-    matches!(&*run.view.workflow, "booking" | "scheduled_booking")
+    run.view.workflow.ends_with("booking")
 }
 
 /// Takes the runs of this workload out of a snapshot, and checks that each of their effects happened once.
@@ -182,22 +251,27 @@ pub(crate) async fn take_and_check(
     let (mut counts, mut expected) = (BookingCounts::default(), BTreeMap::new());
     for (key, run) in &bookings {
         let has_completed = run.view.status == Status::Completed;
-        let of_run: &[&str] = match (&*run.view.workflow, has_completed) {
-            ("scheduled_booking", _) => &["scheduled"],
-            (_, true) => &["first", "second"],
-            (_, false) => &["first", "undo"],
-        };
-        expected.extend(of_run.iter().map(|effect| ((run.view.id.to_string(), (*effect).to_owned()), 1)));
         let number = key.strip_prefix(BOOKING).and_then(|number| number.parse::<u64>().ok());
-        let is_right = match number {
-            Some(number) => has_completed != number.is_multiple_of(3),
-            None => has_completed,
+        let is_undone = number.is_some_and(|number| number.is_multiple_of(3));
+        checks.that(has_completed != is_undone, || {
+            format!("{key} is {}: {:?}", run.view.status, last_event(run))
+        })?;
+        let (count, effects): (_, &[_]) = match &*run.view.workflow {
+            "scheduled_booking" => (&mut counts.scheduled, &[("scheduled", 1)]),
+            "unsteady_booking" => (&mut counts.unsteady, &[("first", 2), ("undo", 1)]),
+            "late_booking" => (&mut counts.late, &[("first", 1), ("second", 1)]),
+            _ if run.view.forked_from().is_some() => (&mut counts.forked, &[("second", 1)]),
+            _ if is_undone => (&mut counts.undone, &[("first", 1), ("undo", 1)]),
+            _ if number.is_none() => (&mut counts.restarted, &[("first", 1), ("second", 1)]),
+            _ => (&mut counts.completed, &[("first", 1), ("second", 1)]),
         };
-        checks.that(is_right, || format!("{key} is {}: {:?}", run.view.status, last_event(run)))?;
-        match number {
-            None => counts.scheduled += 1,
-            Some(_) if has_completed => counts.completed += 1,
-            Some(_) => counts.undone += 1,
+        *count += 1;
+        let of_run =
+            effects.iter().map(|(effect, count)| ((run.view.id.to_string(), effect.to_string()), *count));
+        expected.extend(of_run);
+        if &*run.view.workflow == "unsteady_booking" {
+            let after = snapshot.after_end.get(&run.view.id).map_or(&[][..], Vec::as_slice);
+            checks.that(after == [Status::Completed], || format!("the steps after {key} are {after:?}"))?;
         }
     }
     let found = effects(workdir).await?;

@@ -298,6 +298,7 @@ impl<'a> KillLoop<'a> {
         let audit =
             audit::check_end(&self.workdir, self.load_client.client(), seed, &worker_losses, &mut checks)
                 .await?;
+        audit.bookings.check_complete(&mut checks)?;
         let mut rows = Vec::new();
         if let Some(UpgradeResult { old_build, old_transfers, left_for_new }) = upgrade {
             let snapshot = WorldSnapshot::take(self.load_client.client(), &mut checks).await?;
@@ -379,6 +380,13 @@ fn print(
             format!(
                 "{} completed, {} undone, {} started by a schedule",
                 audit.bookings.completed, audit.bookings.undone, audit.bookings.scheduled
+            ),
+        ),
+        (
+            "bookings again",
+            format!(
+                "{} by themselves, {} retried, {} restarted, {} forked",
+                audit.bookings.unsteady, audit.bookings.late, audit.bookings.restarted, audit.bookings.forked
             ),
         ),
         ("checks", checks.made.to_string()),

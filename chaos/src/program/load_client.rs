@@ -8,7 +8,7 @@ use outlast::{
 };
 
 use super::Result;
-use super::booking::{BOOKING, booking};
+use super::booking::{self, BOOKING, PAID, booking, late_booking, unsteady_booking};
 use super::newest_format;
 use super::transfer::{APPROVAL, Transfer, TransferKind, batch, transfer};
 use super::workdir::{Ack, LogFiles};
@@ -29,8 +29,9 @@ const BATCH_SIZE: u64 = 4;
 /// Of the transfers that use the newest format, one in this many is paused.
 const PAUSED_EVERY: u64 = 4;
 
-/// Every `BOOKING_EVERY`-th other start is a booking.
+/// Every `BOOKING_EVERY`-th other start is a booking; of `BOOKING_KINDS` of these, one is unsteady and one late.
 const BOOKING_EVERY: u64 = 2;
+const BOOKING_KINDS: u64 = 6;
 
 /// Starts and answers transfers.
 pub(crate) struct LoadClient {
@@ -58,6 +59,8 @@ pub(crate) struct LoadClient {
     paused: BTreeSet<RunId>,
     /// The number of the next booking.
     next_booking: u64,
+    /// The keys of bookings that have ended, and may be restarted or forked.
+    ended_bookings: BTreeSet<String>,
     /// The runs that were stuck as poison, because their workers were killed too often, and were resumed.
     pub(crate) resumed: BTreeSet<RunId>,
 }
@@ -69,6 +72,10 @@ enum PendingStart {
     Batch(Vec<Transfer>),
     /// A booking with this number.
     Booking(u64),
+    /// One that fails once, and begins again.
+    Unsteady(u64),
+    /// One that fails until it is retried and paid.
+    Late(u64),
 }
 
 impl LoadClient {
@@ -91,6 +98,7 @@ impl LoadClient {
             uses_new_code: false,
             paused: BTreeSet::new(),
             next_booking: 0,
+            ended_bookings: BTreeSet::new(),
             resumed: BTreeSet::new(),
         }
     }
@@ -163,9 +171,50 @@ impl LoadClient {
         let ended: Vec<_> = self.open.iter().filter(|key| !still.contains(key.as_str())).cloned().collect();
         for key in ended {
             self.open.remove(&key);
+            if key.starts_with(BOOKING) {
+                self.ended_bookings.insert(key.clone());
+            }
             self.logs.acks.append(&Ack::Ended(key))?;
         }
-        Ok(views.len())
+        self.copy_bookings().await?;
+        Ok(views.len() + self.retry_late_bookings().await?)
+    }
+
+    /// Restarts and forks some of the bookings that have ended.
+    async fn copy_bookings(&mut self) -> Result<()> {
+        while let Some(key) = self.ended_bookings.first().cloned() {
+            let copied = async {
+                if !self.uses_new_code {
+                    return Ok(());
+                }
+                let view = self.client.by_key(&key).view().await?;
+                booking::copy(&self.client, &view).await
+            };
+            let copied = copied.await;
+            if self.answered(copied)?.is_none() {
+                return Ok(());
+            }
+            self.ended_bookings.remove(&key);
+        }
+        Ok(())
+    }
+
+    /// Retries the late bookings that have failed, and returns how many these are.
+    async fn retry_late_bookings(&mut self) -> Result<usize> {
+        if !self.has_bookings {
+            return Ok(0);
+        }
+        let workflow = Some("late_booking".into());
+        let query = RunQuery { statuses: vec![Status::Failed], workflow, ..RunQuery::default() };
+        let failed = self.client.runs(query).await;
+        let Some(failed) = self.answered(failed)? else { return Ok(1) };
+        for view in &failed.runs {
+            match self.client.retry(view.id).await {
+                Err(error) if error.is_conflict() => {}
+                retried => drop(self.answered(retried)?),
+            }
+        }
+        Ok(failed.runs.len())
     }
 
     /// The number of its own open runs, at the last check.
@@ -210,6 +259,14 @@ impl LoadClient {
                 let key = format!("{BOOKING}{number}");
                 self.client.start(booking, *number).key(&key).await.map(|_| (key, None))
             }
+            PendingStart::Unsteady(number) => {
+                let key = format!("unsteady-{number}");
+                self.client.start(unsteady_booking, ()).key(&key).await.map(|_| (key, None))
+            }
+            PendingStart::Late(number) => {
+                let key = format!("late-{number}");
+                self.client.start(late_booking, ()).key(&key).await.map(|_| (key, None))
+            }
             PendingStart::Single(order) => {
                 let run = self.client.start(transfer, order).key(order.key()).await;
                 run.map(|run| (order.key(), Some((run, order))))
@@ -240,7 +297,12 @@ impl LoadClient {
         }
         if self.uses_new_code && self.starts.is_multiple_of(BOOKING_EVERY) {
             self.next_booking += 1;
-            return PendingStart::Booking(self.next_booking - 1);
+            let number = self.next_booking - 1;
+            return match number % BOOKING_KINDS {
+                4 => PendingStart::Unsteady(number),
+                5 => PendingStart::Late(number),
+                _ => PendingStart::Booking(number),
+            };
         }
         PendingStart::Single(self.next_transfer())
     }
@@ -304,8 +366,17 @@ impl LoadClient {
         if view.marks.is_paused() {
             return self.resume_paused(view.id).await;
         }
-        let waits_for_approval =
-            view.waits.iter().any(|wait| matches!(wait, Wait::Hook { name, .. } if name == APPROVAL));
+        let waits_for = |hook: &str| {
+            view.waits.iter().any(|wait| matches!(wait, Wait::Hook { name, .. } if name == hook))
+        };
+        // Not before its retry, which is a message as well.
+        if &*view.workflow == "late_booking" && view.sent > 0 && waits_for(PAID) {
+            return match self.client.send(view.id, PAID, &true).key(PAID).await {
+                Err(error) if error.is_conflict() => Ok(()),
+                sent => self.answered(sent).map(drop),
+            };
+        }
+        let waits_for_approval = waits_for(APPROVAL);
         let Some(id) = view.key.as_deref().and_then(Transfer::id_of) else { return Ok(()) };
         let order = Transfer::numbered(self.seed, id);
         if self.uses_new_code && id.is_multiple_of(PAUSED_EVERY) && newest_format::is_used_by(&order) {

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use outlast::core::cut::{is_skipped, retried_ranges};
 use outlast::core::event::TurnRecord;
-use outlast::core::{BuiltInRuns, Event};
-use outlast::{Client, Counts, ListOrder, RunQuery, RunView, Status, Timestamp};
+use outlast::core::{BuiltInRuns, Event, QueuedSteps};
+use outlast::{Client, Counts, ListOrder, RunId, RunQuery, RunView, Status, Timestamp};
 
 use super::Result;
 use super::report::Checks;
@@ -15,6 +16,8 @@ pub(crate) struct WorldSnapshot {
     pub(crate) runs: BTreeMap<String, RunSnapshot>,
     /// The statuses of the runs of schedules.
     pub(crate) built_in: Vec<Status>,
+    /// The steps that follow the ends of runs, by these runs.
+    pub(crate) after_end: BTreeMap<RunId, Vec<Status>>,
     pub(crate) counts: Counts,
     pub(crate) workers: usize,
 }
@@ -37,8 +40,13 @@ impl WorldSnapshot {
     /// Reads everything.
     pub(crate) async fn take(client: &Client, checks: &mut Checks) -> Result<Self> {
         let (mut runs, mut built_in) = (BTreeMap::new(), Vec::new());
-        let (order, shown) = (ListOrder::OldestFirst, BuiltInRuns::Listed);
-        let mut query = RunQuery { order, built_in: shown, ..RunQuery::default() };
+        let mut after_end = BTreeMap::<_, Vec<_>>::new();
+        let mut query = RunQuery {
+            order: ListOrder::OldestFirst,
+            built_in: BuiltInRuns::Listed,
+            queued_steps: QueuedSteps::Listed,
+            ..RunQuery::default()
+        };
         loop {
             let page = client.runs(query.clone()).await?;
             for view in page.runs {
@@ -46,8 +54,14 @@ impl WorldSnapshot {
                     built_in.push(view.status);
                     continue;
                 }
+                if view.workflow.starts_with("step:") {
+                    let parent = view.parent.as_ref().ok_or("a queued step has no parent")?;
+                    after_end.entry(parent.run).or_default().push(view.status);
+                    continue;
+                }
                 let history = client.history(view.id).await?;
-                let key = view.key.clone().ok_or("a run has no key")?;
+                let forked = || view.forked_from().map(|of| format!("fork of {of}"));
+                let key = view.key.clone().or_else(forked).ok_or("a run has no key")?;
                 let before = runs.insert(key.clone(), RunSnapshot { view, history });
                 checks.that(before.is_none(), || format!("two runs have the key {key}"))?;
             }
@@ -56,7 +70,8 @@ impl WorldSnapshot {
                 None => break,
             }
         }
-        Ok(Self { runs, built_in, counts: client.counts().await?, workers: client.workers().await?.len() })
+        let (counts, workers) = (client.counts().await?, client.workers().await?.len());
+        Ok(Self { runs, built_in, after_end, counts, workers })
     }
 
     /// Checks the rules that hold at all times.
@@ -66,7 +81,7 @@ impl WorldSnapshot {
             run.check_history(key, checks)?;
             *counted.entry(run.view.status).or_default() += 1;
         }
-        for status in &self.built_in {
+        for status in self.built_in.iter().chain(self.after_end.values().flatten()) {
             *counted.entry(*status).or_default() += 1;
         }
         let nonzero = |counts: &Counts| {
@@ -104,7 +119,7 @@ impl RunSnapshot {
             checks.that(turns.insert(turn.id), || format!("turn {} of {key} is there twice", turn.id))?;
             (seq, at) = (seq + turn.events.len() as u64, turn.at);
         }
-        let events: Vec<_> = self.events().map(|(_, event)| event).collect();
+        let events: Vec<_> = self.replayed_events().collect();
         let begins = matches!(events.first(), Some(Event::RunStarted(_)));
         checks.that(begins, || format!("the history of {key} does not begin with its start"))?;
         let ends = events.iter().filter_map(|event| Status::of_final(event)).collect::<Vec<_>>();
@@ -125,29 +140,44 @@ impl RunSnapshot {
         Ok(())
     }
 
-    fn events(&self) -> impl Iterator<Item = (Timestamp, &Event)> {
-        self.history.iter().flat_map(|turn| turn.events.iter().map(|event| (turn.at, event)))
+    /// The events that no retry of the run has made skipped.
+    fn replayed_events(&self) -> impl Iterator<Item = &Event> {
+        let skips = retried_ranges(&self.history);
+        let numbered = self.history.iter().flat_map(|turn| (turn.seq..).zip(&turn.events));
+        numbered.filter(move |(number, _)| !is_skipped(&skips, *number)).map(|(_, event)| event)
+    }
+
+    /// The events with their times. Those that a fork has copied are left out: another run has made its attempts.
+    fn own_events(&self) -> impl Iterator<Item = (Timestamp, &Event)> {
+        let all = || self.history.iter().flat_map(|turn| turn.events.iter().map(|event| (turn.at, event)));
+        let forked = all().position(|(_, event)| matches!(event, Event::RunForked(_)));
+        all().skip(forked.map_or(0, |at| at + 1))
     }
 
     /// The attempts that the history announces, by the step's key and the attempt's number.
     pub(crate) fn announced(&self) -> BTreeMap<(String, u32), AnnouncedAttempt> {
         let mut attempts = BTreeMap::<(String, u32), AnnouncedAttempt>::new();
         let mut latest = BTreeMap::new();
-        for (at, event) in self.events() {
+        for (at, event) in self.own_events() {
             let Some(op) = event.op() else { continue };
             let key = format!("{}.0.{op}", self.view.id);
             let ended = AnnouncedAttempt { ended: Some(at) };
             match event {
+                // A step of the engine, which logs nothing.
+                Event::StepStarted { name, .. } if name.starts_with("outlast:") => {}
                 Event::StepStarted { .. } | Event::CompensationStarted { .. } => {
                     latest.insert(op, 1);
                     attempts.insert((key, 1), AnnouncedAttempt::default());
                 }
-                Event::StepRetried { attempt, .. } => {
+                Event::StepRetried { attempt, .. } if latest.contains_key(&op) => {
                     latest.insert(op, attempt + 1);
                     attempts.insert((key.clone(), *attempt), ended);
                     attempts.insert((key, attempt + 1), AnnouncedAttempt::default());
                 }
-                _ if is_step_end(event) => drop(attempts.insert((key, latest[&op]), ended)),
+                _ if is_step_end(event) => {
+                    let attempt = latest.get(&op);
+                    attempt.map(|attempt| attempts.insert((key, *attempt), ended));
+                }
                 _ => {}
             }
         }

@@ -89,6 +89,9 @@ pub(crate) struct TransferOutput {
 pub(crate) async fn transfer(ctx: Context, order: Transfer) -> Result<TransferOutput, Error> {
     ctx.tag("manner", format!("{:?}", order.kind))?;
     newest_format::use_it(&ctx, &order).await?;
+    if newest_format::continues(&ctx, &order) {
+        return ctx.continue_as(&order);
+    }
     // Started bookings are completed, also when the transfer is cancelled.
     let bank = ctx.shielded();
     let debit = bank.step(debit, &order).await?;
@@ -147,6 +150,16 @@ pub(crate) async fn notice(cx: StepContext<StepState>, account: u32) -> Result<u
     Ok(account)
 }
 
+#[step(attempts = 20)]
+pub(crate) async fn retract_notice(
+    cx: StepContext<StepState>,
+    undo: Undo<u32, u32>,
+) -> Result<(), StepError> {
+    cx.state().log_attempt(&cx)?;
+    assert_eq!(undo.output, Some(undo.input));
+    Ok(())
+}
+
 /// The state of the steps of one worker process.
 pub(crate) struct StepState {
     pub(crate) logs: Arc<LogFiles>,
@@ -188,7 +201,7 @@ impl StepState {
 pub(crate) fn worker(world: Arc<dyn World>, state: StepState, session: Duration) -> WorkerBuilder<StepState> {
     Worker::builder(world)
         .state(state)
-        .register((transfer, batch, debit, credit, refund, notice))
+        .register((transfer, batch, debit, credit, refund, notice, retract_notice))
         .session_time(session)
         .live_runs(LIVE_RUNS)
 }

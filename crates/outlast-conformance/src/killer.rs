@@ -9,9 +9,9 @@ use rustix::process::{Signal, getpid, kill_process};
 /// A world that counts its commit points, and kills its own process with SIGKILL at one of them.
 ///
 /// Every call that may write has two points: just before it, when nothing is written, and just after its answer, when
-/// everything is written and the caller has not got the answer. These calls are `start`, `fork`, `send`, `join`, `claim`,
-/// `commit`, `leave`, `takeover`, `resume`, `deliver` and `prune`. A claim without a run has only the first point. A
-/// beat has none, because its time does not depend on the program.
+/// everything is written and the caller has not got the answer. These are all calls that write, except those for records,
+/// which do not concern runs. A claim without a run has only the first point. A beat has none, because its time does not
+/// depend on the program.
 ///
 /// So a program that is killed once at each point and run again each time has survived a crash between any two writes.
 #[derive(Debug)]
@@ -60,10 +60,13 @@ impl KillerWorld {
 /// Whether a call of this method may write, at a time that depends on the program.
 fn has_points(method: WorldMethod) -> bool {
     use WorldMethod::{
-        Claim, Commit, Deliver, Fork, Join, Leave, Prune, Reopen, Resume, Send, Start, Takeover, WriteChunks,
+        Claim, Commit, Delete, DeleteTurns, Deliver, Fork, Join, Leave, Prune, Quarantine, Reopen, Resume,
+        Send, Start, StartAndSend, Takeover, WriteChunks,
     };
     let is_session = matches!(method, Join | Claim | Commit | WriteChunks | Leave | Takeover | Deliver);
-    is_session || matches!(method, Start | Fork | Send | Resume | Reopen | Prune)
+    let is_start = matches!(method, Start | StartAndSend | Fork);
+    let is_end = matches!(method, Quarantine | DeleteTurns | Prune | Delete);
+    is_session || is_start || is_end || matches!(method, Send | Resume | Reopen)
 }
 
 impl WorldWrapper for KillerWorld {

@@ -342,8 +342,14 @@ pub const CRON_BYTES_MAX: usize = 256;
 /// The shortest interval of a schedule. Work that repeats more often belongs in one run.
 pub const SCHEDULE_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
-/// How late an instant of a schedule may fire that does not catch up.
+/// How late an instant of a schedule may fire that does not catch up. Those that do are late after this time.
 pub const CATCH_UP_GRACE: Duration = Duration::from_secs(60);
+
+/// Late firings that one worker starts in a second. When a fleet is back, all schedules with missed instants fire.
+pub const LATE_FIRINGS_PER_SECOND: u32 = 100;
+
+/// How long a late firing waits for others at most.
+pub const LATE_FIRING_DELAY_MAX: Duration = Duration::from_secs(600);
 
 /// Missed instants that a schedule catches up at once. They are started one after the other.
 pub const CATCH_UP_MAX: u32 = 1_000;

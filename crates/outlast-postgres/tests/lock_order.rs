@@ -12,8 +12,8 @@ use common::{
     wait_until,
 };
 use outlast_core::{
-    Headers, MessageBody, MessageId, NewChild, NewMessage, OpNumber, Outbox, Parent, Payload, RunId,
-    SessionId, Start, StartKey, Then, Turn, World, WorldError,
+    Committed, Headers, MessageBody, MessageId, NewChild, NewMessage, NewToken, OpNumber, Outbox, Parent,
+    Payload, RunId, SessionId, Start, StartKey, Then, TokenHash, Turn, World, WorldError,
 };
 use outlast_postgres::{PostgresOptions, PostgresWorld, send_within, start_within};
 use outlast_testkit::TestClock;
@@ -334,4 +334,117 @@ async fn reading_what_a_session_holds_waits_for_no_lock() {
     let held = held.expect("it does not wait").unwrap();
     assert_eq!(held.iter().map(|held| (held.run, held.turn)).collect::<Vec<_>>(), [(run(1), claimed.turn)]);
     blocking.rollback().await.unwrap();
+}
+
+/// A turn that takes tokens, in this order.
+fn turn_with_tokens(number: u128, from: &outlast_core::Claimed, tokens: &[&str]) -> Turn {
+    let taken = (1..).zip(tokens).map(|(op, token)| NewToken {
+        hash: TokenHash::of(token),
+        op: OpNumber(op),
+        hook: "review".into(),
+        metadata: None,
+        webhook: None,
+        keep_for: None,
+        notify: true,
+    });
+    let mut outbox = Outbox::default();
+    outbox.tokens.taken = taken.collect();
+    let turn = one_event_turn(from.run, from.turn, from.seq, 1_000 + number, Then::Hold);
+    Turn { outbox: Some(Box::new(outbox)), ..turn }
+}
+
+/// Two worlds without deadlock detection, as in two processes, each with a session.
+async fn two_worlds(test_schema: &TestSchema) -> [(Arc<PostgresWorld>, SessionId); 2] {
+    let open = async |session| {
+        let world = open_without_deadlock_detection(test_schema).await;
+        join(&world, session, NO_EXPIRY).await;
+        (world, session)
+    };
+    [open(FIRST).await, open(SECOND).await]
+}
+
+/// A new run that the session holds.
+async fn held((world, session): &(Arc<PostgresWorld>, SessionId), number: u128) -> outlast_core::Claimed {
+    start(world, run(number)).await;
+    claim(world, *session).await.remove(0)
+}
+
+/// Which of its tokens a run has got, and the runs that have the others.
+async fn answers(world: &PostgresWorld, run: RunId) -> Vec<(u64, Option<RunId>)> {
+    let inbox = world.inbox(run, 0).await.unwrap().into_iter();
+    let answers = inbox.map(|message| match message.body {
+        MessageBody::TokenTaken { op } => (op.0, None),
+        MessageBody::Refused { op, failure } => {
+            let owner = failure.details.as_deref().and_then(|details| details["run"].as_str());
+            (op.0, Some(owner.unwrap().parse().unwrap()))
+        }
+        other => panic!("{other:?}"),
+    });
+    let mut answers: Vec<_> = answers.collect();
+    answers.sort_unstable();
+    answers
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_worlds_that_take_a_token_at_once_one_gets_it() {
+    let test_schema = TestSchema::new(TestClock::new());
+    let [one, other] = two_worlds(&test_schema).await;
+    let mut winners = [0, 0];
+    for round in 1..=20 {
+        let (left, right) = (held(&one, round * 10).await, held(&other, round * 10 + 1).await);
+        let token = format!("order-{round}");
+        let (left_turn, right_turn) =
+            (turn_with_tokens(1, &left, &[&token]), turn_with_tokens(2, &right, &[&token]));
+        let (left_answers, right_answers) = tokio::join!(
+            commit_until_unblocked(&one.0, one.1, std::slice::from_ref(&left_turn)),
+            commit_until_unblocked(&other.0, other.1, std::slice::from_ref(&right_turn)),
+        );
+        assert_eq!((left_answers, right_answers), (vec![Ok(Committed::Done)], vec![Ok(Committed::Done)]));
+        let owner = one.0.token(TokenHash::of(&token)).await.unwrap().unwrap().run;
+        let loser = if owner == left.run { right.run } else { left.run };
+        assert_eq!(answers(&one.0, owner).await, [(1, None)]);
+        assert_eq!(answers(&one.0, loser).await, [(1, Some(owner))], "it learns who has the token");
+        winners[usize::from(owner == right.run)] += 1;
+    }
+    println!("the first world got {} tokens, the second {}", winners[0], winners[1]);
+}
+
+/// Without an order, each turn would get a token that the other one needs, and both would wait until a timeout.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_are_taken_in_the_order_of_their_hashes() {
+    let test_schema = TestSchema::new(TestClock::new());
+    let [one, other] = two_worlds(&test_schema).await;
+    for round in 1..=3 {
+        let mut tokens = [0, 1, 2].map(|number| format!("{round}-{number}"));
+        tokens.sort_by_key(|token| TokenHash::of(token));
+        let [low, middle, high] = [0, 1, 2].map(|nth| tokens[nth].as_str());
+        let (left, right) = (held(&one, round * 10).await, held(&other, round * 10 + 1).await);
+
+        // The first turn waits for the middle token, which another transaction has taken and not committed.
+        let mut blocker = test_schema.connect().await;
+        let blocking = blocker.transaction().await.unwrap();
+        let insert = format!(
+            "INSERT INTO {}.tokens (hash, run, op, hook, opened_at) VALUES ($1, 'r', 0, 'h', 0)",
+            test_schema.schema
+        );
+        blocking.execute(&insert, &[&TokenHash::of(middle).to_string()]).await.unwrap();
+        let commit = |(world, session): &(Arc<PostgresWorld>, SessionId), turn: Turn| {
+            let (world, session) = (world.clone(), *session);
+            tokio::spawn(async move { world.commit(session, &[turn]).await.unwrap().remove(0) })
+        };
+        let waits_first = commit(&one, turn_with_tokens(1, &left, &[high, middle, low]));
+        wait_until_blocked(&test_schema, 1).await;
+        let waits_second = commit(&other, turn_with_tokens(2, &right, &[low, high]));
+        wait_until_blocked_or(&test_schema, 2, || waits_first.is_finished()).await;
+        blocking.rollback().await.unwrap();
+        let answered = (waits_first.await.unwrap(), waits_second.await.unwrap());
+        // On a slow machine a turn may have waited for the blocker for too long.
+        if answered == (Ok(Committed::Done), Ok(Committed::Done)) {
+            assert_eq!(answers(&one.0, left.run).await, [(1, None), (2, None), (3, None)]);
+            assert_eq!(answers(&one.0, right.run).await, [(1, Some(left.run)), (2, Some(left.run))]);
+            return;
+        }
+        println!("round {round}: {answered:?}");
+    }
+    panic!("in each round a turn was blocked");
 }

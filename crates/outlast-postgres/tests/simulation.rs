@@ -6,12 +6,17 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use outlast_conformance::simulation::{QUEUED_SEEDS, Statistics, check_in_real_time, check_seed_on};
+use outlast_conformance::simulation::{
+    CONTROLLED_SEEDS, ORCHESTRATED_SEEDS, QUEUED_SEEDS, Statistics, check_in_real_time, check_seed_on,
+};
 use outlast_core::World;
 use outlast_postgres::{PostgresOptions, PostgresWorld};
 
 /// The number of seeds of one test in virtual time.
 const SEEDS: u64 = 6;
+
+/// The number of seeds of one test with sagas, generations, tokens, streams and control: their programs are longer.
+const LONG_SEEDS: u64 = 3;
 
 /// The number of seeds of the test in real time.
 const REAL_SEEDS: u64 = 2;
@@ -66,6 +71,18 @@ fn random_programs_keep_their_promises_with_random_faults() {
 fn random_programs_keep_their_promises_when_steps_are_queued() {
     const NAME: &str = "random_programs_keep_their_promises_when_steps_are_queued";
     check(NAME, SEEDS, QUEUED_SEEDS..2 * QUEUED_SEEDS, in_virtual_time);
+}
+
+#[test]
+fn orchestrated_programs_keep_their_promises_with_random_faults() {
+    const NAME: &str = "orchestrated_programs_keep_their_promises_with_random_faults";
+    check(NAME, LONG_SEEDS, ORCHESTRATED_SEEDS..CONTROLLED_SEEDS, in_virtual_time);
+}
+
+#[test]
+fn controlled_programs_keep_their_promises_with_random_faults() {
+    const NAME: &str = "controlled_programs_keep_their_promises_with_random_faults";
+    check(NAME, LONG_SEEDS, CONTROLLED_SEEDS..CONTROLLED_SEEDS + QUEUED_SEEDS, in_virtual_time);
 }
 
 #[test]

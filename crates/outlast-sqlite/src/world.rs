@@ -486,8 +486,9 @@ impl World for SqliteWorld {
     async fn write_chunks(&self, session: SessionId, writes: Vec<StreamWrite>) -> Answers<StreamWritten> {
         let _busy = self.clock.busy();
         check_writes(&writes)?;
+        let bytes = writes.iter().map(StreamWrite::bytes).sum();
         let encoded = writes.into_iter().map(|write| EncodedStreamWrite::encode(session, write));
-        self.writer.write(encoded.collect(), write_chunks).await
+        self.writer.write_chunks(encoded.collect(), bytes, write_chunks).await
     }
 
     async fn chunks(

@@ -8,6 +8,7 @@
 //! rule     cron or interval, jitter, overlap, catch-up          (rule.rs, target.rs: what a client defines)
 //! instants which instants the rule has: pure, with time zones   (cron.rs, instants.rs)
 //! plan     what a schedule does next, given its position        (plan.rs)
+//! late     the rate at which a worker starts late firings       (late_firings.rs)
 //! state    what outlives a generation; answers to commands      (state.rs, answer.rs)
 //! workflow the loop: commands, ends of firings, due instants    (workflow.rs, lanes.rs)
 //! ```
@@ -21,6 +22,7 @@ mod target;
 mod cron;
 mod describe;
 mod instants;
+mod late_firings;
 mod plan;
 
 mod answer;
@@ -39,6 +41,7 @@ pub use answer::ScheduleAnswer;
 pub(crate) use answer::{ANSWER_HEADER, CommandAnswer, EXPECTED_HEADER};
 pub(crate) use command::ScheduleCommand;
 pub(crate) use cron::{check_cron, check_timezone};
+pub(crate) use late_firings::LateFirings;
 pub(crate) use rule::RuleChanges;
 pub use rule::{CatchUp, Overlap, ScheduleTiming};
 pub(crate) use state::{PublishedSchedule, ScheduleState};

@@ -78,6 +78,7 @@ mod mechanics {
     mod transactional;
     mod turn_parts;
     mod turns;
+    mod unanswered_controls;
     mod undecodable_values;
     mod unknown_answers;
     mod unreadable_histories;

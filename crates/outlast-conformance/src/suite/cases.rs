@@ -296,6 +296,7 @@ macro_rules! suite {
                 what_a_turn_does_to_others_is_done_at_once_or_by_a_delivery,
                 what_the_turns_of_a_run_say_arrives_in_order,
                 a_run_with_undelivered_entries_is_not_pruned,
+                a_run_with_undelivered_entries_is_not_deleted,
             }
             tags {
                 the_tags_of_a_start_are_on_the_run,

@@ -273,3 +273,19 @@ pub async fn a_run_with_undelivered_entries_is_not_pruned(case: Case) {
     assert_eq!(prune().await, 1);
     assert_eq!(case.view(target).await.sent, 1);
 }
+
+/// A run is not deleted before its effects on other runs are applied.
+pub async fn a_run_with_undelivered_entries_is_not_deleted(case: Case) {
+    let worker = case.join("wf").await;
+    let (sender, target) = (case.held(&worker).await, case.start("other").await);
+    let end = case.turn(&sender).sending(child_ended(&case, target)).completing("out");
+    case.world.commit(worker.session, &[end]).await.unwrap();
+    if case.world.describe().effects == Effects::Deferred {
+        assert_refused!(case.world.delete(sender.run).await, Conflict);
+        assert_eq!(case.status(sender.run).await, Status::Completed);
+        worker.settle().await;
+    }
+    case.world.delete(sender.run).await.unwrap();
+    assert_refused!(case.world.run(sender.run).await, NotFound);
+    assert_eq!(case.view(target).await.sent, 1);
+}

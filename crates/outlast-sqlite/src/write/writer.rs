@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use outlast_core::limits::BATCH_TURNS_MAX;
+use outlast_core::limits::{BATCH_TURNS_MAX, STREAM_WRITE_BYTES_MAX};
 use outlast_core::{Busy, ChangeSignal, Clock, RecentlyStarted, RunWatchers, Waiters, WorldError};
 use rusqlite::{Connection, Error};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -26,8 +26,11 @@ use crate::sessions::session_locks::SessionLocks;
 use crate::write::lease_cache::LeaseCache;
 use crate::write::tx::{AfterCommit, Tx};
 
-/// The number of elements in one transaction. With more, the first ones would wait too long.
+/// The number of elements in one transaction, or their weight. With more, the first ones would wait too long.
 const TRANSACTION_ELEMENTS_MAX: usize = 4 * BATCH_TURNS_MAX;
+
+/// Bytes of chunks that weigh as much as one element: [`STREAM_WRITE_BYTES_MAX`] fill a transaction.
+const CHUNK_BYTES_PER_ELEMENT: usize = STREAM_WRITE_BYTES_MAX / TRANSACTION_ELEMENTS_MAX;
 
 /// The same while other processes wait to write.
 const CONTENDED_ELEMENTS_MAX: usize = BATCH_TURNS_MAX / 2;
@@ -83,12 +86,42 @@ impl Writer {
         E: Send + 'static,
         A: Send + 'static,
     {
+        let weight = elements.len();
+        self.write_weighted(elements, weight, apply).await
+    }
+
+    /// As [`write`](Self::write), for elements with this many bytes of chunks: a transaction contains about
+    /// [`STREAM_WRITE_BYTES_MAX`] of them.
+    pub(crate) async fn write_chunks<E, A>(
+        &self,
+        elements: Vec<E>,
+        bytes: usize,
+        apply: fn(&mut Tx<'_>, &E) -> Result<A, Refusal>,
+    ) -> Result<Vec<Result<A, WorldError>>, WorldError>
+    where
+        E: Send + 'static,
+        A: Send + 'static,
+    {
+        let weight = weight_of_chunks(elements.len(), bytes);
+        self.write_weighted(elements, weight, apply).await
+    }
+
+    async fn write_weighted<E, A>(
+        &self,
+        elements: Vec<E>,
+        weight: usize,
+        apply: fn(&mut Tx<'_>, &E) -> Result<A, Refusal>,
+    ) -> Result<Vec<Result<A, WorldError>>, WorldError>
+    where
+        E: Send + 'static,
+        A: Send + 'static,
+    {
         if elements.is_empty() {
             return Ok(Vec::new());
         }
         let (reply, answer) = oneshot::channel();
         let answers = elements.iter().map(|_| None).collect();
-        let request = WriteBatch { elements, apply, answers, reply, queued_at: monotonic_now() };
+        let request = WriteBatch { elements, weight, apply, answers, reply, queued_at: monotonic_now() };
         self.requests.send(Box::new(request)).await.map_err(|_| world_closed())?;
         let (answers, elements) = answer.await.map_err(|_| world_closed())?;
         // The elements come back with the answers, so that the caller's thread frees their memory instead of the
@@ -115,6 +148,8 @@ impl Writer {
 trait WriteRequest: Send {
     /// The number of elements.
     fn len(&self) -> usize;
+    /// How much of a transaction it takes: the number of elements, or more.
+    fn weight(&self) -> usize;
     /// Whether the caller's future was dropped.
     fn is_abandoned(&self) -> bool;
     /// When the caller queued it.
@@ -130,6 +165,7 @@ trait WriteRequest: Send {
 /// The elements of one call, and the answers to them.
 struct WriteBatch<E, A> {
     elements: Vec<E>,
+    weight: usize,
     apply: fn(&mut Tx<'_>, &E) -> Result<A, Refusal>,
     answers: Vec<Option<Result<A, WorldError>>>,
     reply: oneshot::Sender<WriteReply<E, A>>,
@@ -142,6 +178,10 @@ type WriteReply<E, A> = (Vec<Result<A, WorldError>>, Vec<E>);
 impl<E: Send, A: Send> WriteRequest for WriteBatch<E, A> {
     fn len(&self) -> usize {
         self.elements.len()
+    }
+
+    fn weight(&self) -> usize {
+        self.weight
     }
 
     fn is_abandoned(&self) -> bool {
@@ -184,16 +224,9 @@ impl WriterThread {
     /// Writes batches of requests until the channel is closed.
     fn run(mut self, received: &mut Receiver<Box<dyn WriteRequest>>) {
         while let Some(first) = next_request(received) {
-            let mut elements = first.len();
             let limit =
                 if self.fair_lock.is_contended() { CONTENDED_ELEMENTS_MAX } else { TRANSACTION_ELEMENTS_MAX };
-            let mut batch = vec![first];
-            while elements < limit
-                && let Ok(next) = received.try_recv()
-            {
-                elements += next.len();
-                batch.push(next);
-            }
+            let mut batch = batch_of(first, received, limit);
             batch.retain(|request| !request.is_abandoned());
             // A virtual clock must not advance until the change signal of this batch has fired.
             let busy = self.clock.busy();
@@ -340,6 +373,28 @@ fn answer_all(requests: Vec<Box<dyn WriteRequest>>, error: &WorldError) {
     }
 }
 
+/// The weight of elements with this many bytes of chunks.
+fn weight_of_chunks(elements: usize, bytes: usize) -> usize {
+    elements.max(bytes / CHUNK_BYTES_PER_ELEMENT)
+}
+
+/// The requests of one transaction: this one, and others that wait, until their weight has reached the limit.
+fn batch_of(
+    first: Box<dyn WriteRequest>,
+    received: &mut Receiver<Box<dyn WriteRequest>>,
+    limit: usize,
+) -> Vec<Box<dyn WriteRequest>> {
+    let mut weight = first.weight();
+    let mut batch = vec![first];
+    while weight < limit
+        && let Ok(next) = received.try_recv()
+    {
+        weight += next.weight();
+        batch.push(next);
+    }
+    batch
+}
+
 /// The next request; `None` if the channel is closed. A caller that was just answered often sends its next request
 /// immediately. So check the queue some times before blocking: waking the thread costs more than writing a turn.
 fn next_request(received: &mut Receiver<Box<dyn WriteRequest>>) -> Option<Box<dyn WriteRequest>> {
@@ -354,4 +409,47 @@ fn next_request(received: &mut Receiver<Box<dyn WriteRequest>>) -> Option<Box<dy
 
 fn execute(connection: &Connection, sql: &str) -> Result<(), Error> {
     connection.prepare_cached(sql)?.execute([]).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A request with this many elements and bytes of chunks.
+    fn request(elements: usize, bytes: usize) -> Box<dyn WriteRequest> {
+        Box::new(WriteBatch::<(), ()> {
+            elements: vec![(); elements],
+            weight: weight_of_chunks(elements, bytes),
+            apply: |_, ()| Ok(()),
+            answers: vec![None; elements],
+            reply: oneshot::channel().0,
+            queued_at: monotonic_now(),
+        })
+    }
+
+    /// The number of requests in each transaction, if these wait together.
+    fn transactions(requests: impl IntoIterator<Item = (usize, usize)>) -> Vec<usize> {
+        let (sender, mut received) = channel(REQUESTS_MAX);
+        requests.into_iter().for_each(|(elements, bytes)| drop(sender.try_send(request(elements, bytes))));
+        drop(sender);
+        let mut batches = Vec::new();
+        while let Ok(first) = received.try_recv() {
+            batches.push(batch_of(first, &mut received, TRANSACTION_ELEMENTS_MAX).len());
+        }
+        batches
+    }
+
+    #[test]
+    fn a_transaction_has_at_most_a_number_of_elements() {
+        let all = transactions(std::iter::repeat_n((BATCH_TURNS_MAX, 0), 9));
+        assert_eq!(all, [4, 4, 1]);
+    }
+
+    #[test]
+    fn a_transaction_has_about_a_mebibyte_of_chunks() {
+        assert_eq!(transactions(std::iter::repeat_n((1, STREAM_WRITE_BYTES_MAX), 3)), [1, 1, 1]);
+        assert_eq!(transactions(std::iter::repeat_n((1, STREAM_WRITE_BYTES_MAX / 4), 9)), [4, 4, 1]);
+        let mixed = [(1, STREAM_WRITE_BYTES_MAX), (1, 0), (1, 0), (1, STREAM_WRITE_BYTES_MAX), (1, 0)];
+        assert_eq!(transactions(mixed), [1, 3, 1], "other writes wait for one of them");
+    }
 }

@@ -25,7 +25,7 @@ use crate::bulk::{BULK_VERSION, BULK_WORKFLOW, bulk};
 use crate::error::{Error, StepError, kind_of_payload};
 use crate::name_map::{NameHash, NameMap};
 use crate::replay::{CanRead, InputError, QUEUED_VERSION, ReplayCode, RunState, WorkflowFuture, can_read};
-use crate::schedule::{SCHEDULE_VERSION, SCHEDULE_WORKFLOW, schedule};
+use crate::schedule::{LateFirings, SCHEDULE_VERSION, SCHEDULE_WORKFLOW, schedule};
 
 /// The steps of the engine.
 const BUILT_IN_STEPS: [&str; 2] = ["outlast:fetch", "outlast:bulk_page"];
@@ -155,7 +155,9 @@ impl Registered {
 impl Registered {
     /// Adds the workflows that every worker has.
     fn add_built_in_workflows(&mut self) {
-        self.add_built_in(SCHEDULE_WORKFLOW, SCHEDULE_VERSION, |ctx, input, codec| {
+        let late = Arc::<LateFirings>::default();
+        self.add_built_in(SCHEDULE_WORKFLOW, SCHEDULE_VERSION, move |ctx, input, codec| {
+            let schedule = |ctx, state| schedule(ctx, state, late.clone());
             call_workflow_function(SCHEDULE_WORKFLOW, schedule, ctx, input, codec)
         });
         self.add_built_in(BULK_WORKFLOW, BULK_VERSION, |ctx, input, codec| {

@@ -61,6 +61,7 @@ impl Generation {
             self.begin_firing(due);
         }
         if !self.state.is_backlog_busy()
+            && !self.is_delayed()
             && let Some(nominal) = self.next_of_backlog()?
         {
             self.begin_firing(DueFiring { nominal, lane: Lane::Backlog });

@@ -7,6 +7,7 @@ use outlast_core::{RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::instants::Instants;
+use super::late_firings::LateFirings;
 use super::rule::{CatchUp, Rule};
 
 /// What a schedule does next. It is a recorded value, because time-zone data may change.
@@ -43,10 +44,15 @@ pub(crate) struct PlannedInstant {
 }
 
 impl PlannedInstant {
-    /// Whether it may still fire at `now`; otherwise the schedule was not served in time, and plans again.
-    pub(super) fn is_current(&self, catch_up: CatchUp, now: Timestamp) -> bool {
-        let is_last = self.followed_by.is_none_or(|next| now < next);
-        is_last && (catch_up != CatchUp::None || now.since(self.at) <= CATCH_UP_GRACE)
+    /// Whether it may still fire at `now`; otherwise the schedule was not served in time, and plans again: late firings
+    /// are spread.
+    pub(super) fn is_current(&self, now: Timestamp) -> bool {
+        self.followed_by.is_none_or(|next| now < next) && now.since(self.at) <= CATCH_UP_GRACE
+    }
+
+    /// Whether the instant has come, and its time has not: it is delayed by jitter, or because it is late.
+    pub(super) fn is_delayed(&self, now: Timestamp) -> bool {
+        self.nominal <= now && now < self.at
     }
 }
 
@@ -55,6 +61,7 @@ pub(super) struct Planner<'a> {
     pub(super) run: RunId,
     pub(super) rule: &'a Rule,
     pub(super) instants: Instants,
+    pub(super) late: &'a LateFirings,
 }
 
 impl Planner<'_> {
@@ -109,8 +116,14 @@ impl Planner<'_> {
 
     fn planned(&self, nominal: Timestamp, now: Timestamp) -> PlannedInstant {
         let (due, followed_by) = (self.due(nominal), self.instants.after(nominal));
-        // A late firing is spread by jitter as well, so that not all schedules fire when a fleet is back.
-        let at = if due > now { due } else { now.plus(due.since(nominal)) };
+        if due > now {
+            return PlannedInstant { nominal, at: due, followed_by };
+        }
+        // Late firings are spread, so that not all schedules fire at once when a fleet is back.
+        let mut at = now.plus(due.since(nominal));
+        if now.since(due) > CATCH_UP_GRACE {
+            at = at.max(self.late.next(now, followed_by));
+        }
         PlannedInstant { nominal, at, followed_by }
     }
 

@@ -1,8 +1,12 @@
 //! Tables of instants, and what a schedule does when it comes late.
 
+use std::time::Duration;
+
+use outlast_core::limits::LATE_FIRING_DELAY_MAX;
 use outlast_core::{RunId, Timestamp};
 
 use super::instants::Instants;
+use super::late_firings::LateFirings;
 use super::plan::{Plan, PlannedInstant, Planner};
 use super::rule::{CatchUp, RuleChanges, ScheduleTiming};
 
@@ -96,7 +100,8 @@ fn planned(catch_up: CatchUp, position: u64, now: f64) -> (u64, Vec<u64>, Option
     let changes = RuleChanges { catch_up: Some(catch_up), end_at: Some(second(1_000.0)), ..changes };
     let rule = changes.new_rule().unwrap();
     let instants = || Instants::new(&rule.timing, second(0.0)).unwrap();
-    let planner = Planner { run: RunId::from_bits(7), rule: &rule, instants: instants() };
+    let late = LateFirings::default();
+    let planner = Planner { run: RunId::from_bits(7), rule: &rule, instants: instants(), late: &late };
     let Plan { missed, backlog, next } = planner.plan(second(position as f64), second(now));
     let backlog = backlog.map(|range| {
         let first = std::iter::successors(instants().after(range.after), |last| instants().after(*last));
@@ -126,4 +131,59 @@ fn a_plan_catches_up_as_the_rule_says() {
     assert_eq!(planned(Last, 970, 9_999.0), (1, vec![], Some(990)));
     assert_eq!(planned(Nothing, 970, 9_999.0), (2, vec![], None));
     assert_eq!(planned(All(9), 970, 9_999.0), (0, vec![980], Some(990)));
+}
+
+/// The delays, in milliseconds, of schedules with this jitter, of which each fires daily at three, and that are `late`. They
+/// are served by one worker, at the same time.
+fn delays(schedules: u128, jitter: Duration, late: Duration) -> Vec<u64> {
+    let (nominal, worker) = (time("2026-03-04T03:00"), LateFirings::default());
+    let changes = RuleChanges {
+        cron: Some("0 3 * * *".into()),
+        jitter_micros: Some(jitter.as_micros() as u64),
+        ..RuleChanges::default()
+    };
+    let rule = changes.new_rule().unwrap();
+    let now = nominal.plus(late);
+    let delay = |run| {
+        let instants = Instants::new(&rule.timing, time("2026-03-01T00:00")).unwrap();
+        let planner = Planner { run: RunId::from_bits(run), rule: &rule, instants, late: &worker };
+        let next = planner.plan(time("2026-03-01T03:00"), now).next.unwrap();
+        assert_eq!(next.nominal, nominal);
+        assert!(next.at >= now && next.is_current(next.at), "{next:?} at {now:?}");
+        next.at.since(now).as_millis() as u64
+    };
+    (1..=schedules).map(delay).collect()
+}
+
+#[test]
+fn late_firings_are_spread_by_jitter() {
+    let mut delays = delays(100, Duration::from_secs(60), Duration::from_secs(3_600));
+    delays.sort_unstable();
+    assert!(delays[99] < 60_000 && delays[99] > 50_000, "{delays:?}");
+    for (part, quarter) in delays.chunks(25).enumerate() {
+        let middle = quarter[12];
+        let expected = (part as u64 * 15_000)..(part as u64 + 1) * 15_000;
+        assert!(expected.contains(&middle), "quarter {part} has its middle at {middle} ms");
+    }
+}
+
+#[test]
+fn late_firings_without_jitter_have_a_rate() {
+    let hour = Duration::from_secs(3_600);
+    let expected: Vec<u64> = (0..350_u64).map(|number| (number * 10).saturating_sub(1_000)).collect();
+    assert_eq!(delays(350, Duration::ZERO, hour), expected, "100 at once, and then 100 in each second");
+    assert_eq!(delays(350, Duration::ZERO, Duration::from_secs(60)), [0; 350], "they are not late");
+}
+
+#[test]
+fn a_late_firing_is_not_delayed_until_the_next_instant() {
+    let (now, worker) = (time("2026-03-04T03:00"), LateFirings::default());
+    let next = now.plus(Duration::from_secs(4));
+    let times: Vec<_> = (0..1_000).map(|_| worker.next(now, Some(next))).collect();
+    assert!(times.is_sorted() && times[0] == now);
+    assert_eq!(times[999], now.plus(Duration::from_secs(2)), "half of the time is left");
+    // The clock was set back by a day.
+    let yesterday = now.minus(Duration::from_secs(86_400));
+    let at = worker.next(yesterday, None);
+    assert_eq!(at, yesterday.plus(LATE_FIRING_DELAY_MAX - Duration::from_secs(1)));
 }

@@ -8,6 +8,7 @@
 //! before anything can be delivered to it, and so learns how each of them ends.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 
 use futures_util::StreamExt;
@@ -20,6 +21,7 @@ use super::answer::ScheduleAnswer;
 use super::command::ScheduleCommand;
 use super::instants::Instants;
 use super::lanes::{FiringEvent, FiringFuture};
+use super::late_firings::LateFirings;
 use super::plan::{Plan, PlannedInstant, Planner};
 use super::rule::Overlap;
 use super::state::{DueFiring, Lane, PublishedSchedule, ScheduleState};
@@ -29,8 +31,12 @@ use crate::authoring::operation::{Received, ReceivedOperation, TimerOperation};
 use crate::error::Error;
 
 /// The code of the workflow `outlast:schedule`.
-pub(crate) async fn schedule(ctx: Context, state: ScheduleState) -> Result<(), Error> {
-    let mut generation = Generation::begin(ctx, state)?;
+pub(crate) async fn schedule(
+    ctx: Context,
+    state: ScheduleState,
+    late: Arc<LateFirings>,
+) -> Result<(), Error> {
+    let mut generation = Generation::begin(ctx, state, late)?;
     loop {
         if generation.is_over && generation.may_continue() {
             return generation.continue_as().await;
@@ -50,6 +56,7 @@ pub(crate) async fn schedule(ctx: Context, state: ScheduleState) -> Result<(), E
 pub(super) struct Generation {
     pub(super) ctx: Context,
     pub(super) state: ScheduleState,
+    late: Arc<LateFirings>,
     commands: ReceivedOperation<ScheduleCommand>,
     /// The ends of firings and of their preparations.
     pub(super) events: FuturesUnordered<FiringFuture>,
@@ -74,11 +81,12 @@ enum ScheduleEvent {
 }
 
 impl Generation {
-    fn begin(ctx: Context, state: ScheduleState) -> Result<Self, Error> {
+    fn begin(ctx: Context, state: ScheduleState, late: Arc<LateFirings>) -> Result<Self, Error> {
         let mut generation = Self {
             commands: ctx.hook(COMMAND_HOOK).received(),
             ctx,
             state,
+            late,
             events: FuturesUnordered::new(),
             next: None,
             problem_timer: None,
@@ -129,9 +137,10 @@ impl Generation {
         }
         let (run, rule, now) = (self.ctx.run(), &self.state.rule, self.ctx.now());
         let (anchor, position) = (self.state.progress.anchor, self.state.progress.position);
+        let late = &*self.late;
         let plan: Result<Plan, String> = self.ctx.record("plan", || {
             let instants = Instants::new(&rule.timing, anchor)?;
-            Ok(Planner { run, rule, instants }.plan(position, now))
+            Ok(Planner { run, rule, instants, late }.plan(position, now))
         })?;
         match plan {
             Ok(plan) => {
@@ -173,6 +182,11 @@ impl Generation {
     /// Drops the plan: the next one is computed from the state as it is then.
     pub(super) fn forget_plan(&mut self) {
         (self.next, self.problem_timer, self.is_exhausted) = (None, None, false);
+    }
+
+    /// Whether the next instant has come and is delayed. What is caught up waits with it.
+    pub(super) fn is_delayed(&self) -> bool {
+        self.next.as_ref().is_some_and(|(next, _)| next.is_delayed(self.ctx.now()))
     }
 
     /// The next instant of the backlog; removes ranges that are done.
@@ -248,7 +262,7 @@ impl Generation {
     fn due(&mut self) -> Result<(), Error> {
         let Some((next, _)) = self.next.take() else { return Ok(()) };
         // Otherwise nobody has served the schedule in time. The next plan says which instants are caught up.
-        if next.is_current(self.state.rule.catch_up, self.ctx.now()) {
+        if next.is_current(self.ctx.now()) {
             self.state.progress.position = next.nominal;
             self.fire(DueFiring { nominal: next.nominal, lane: Lane::Regular });
         }

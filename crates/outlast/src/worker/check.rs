@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use outlast_core::limits::HISTORIES_READ_MAX;
 use outlast_core::{
-    BuiltInRuns, Codec, Event, ListOrder, QueuedSteps, RunQuery, RunView, Status, Stuck, StuckReason,
-    TurnRecord, World, WorldError,
+    BuiltInRuns, Codec, Event, ListOrder, MessageBody, QueuedSteps, RunId, RunQuery, RunView, Status, Stuck,
+    StuckReason, TurnRecord, World, WorldError,
 };
 
 pub use self::report::{CheckFinding, CheckReport, CheckedWorkflow};
@@ -19,7 +19,7 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::replay::Machine;
 use crate::testing::history::was_polled;
-use crate::worker::read_all::add_missing_turns;
+use crate::worker::read_all::{add_missing_turns, read_inbox};
 
 /// The statuses of runs that have not ended.
 const OPEN: [Status; 4] = [Status::Pending, Status::Running, Status::Waiting, Status::Stuck];
@@ -108,15 +108,14 @@ impl CheckedCode {
         let histories =
             client.repeat_each(runs, |runs| async move { self.world.histories(&runs).await }).await?;
         for (view, history) in known.into_iter().zip(histories) {
+            let history = match history {
+                Ok(history) => self.open_history(client, view.id, history).await,
+                Err(error) => Err(error),
+            };
             match history {
-                Ok(history) if has_ended(&history) => {}
-                Ok(history) => {
-                    let complete = || add_missing_turns(&*self.world, view.id, history.clone());
-                    let history = client.repeat(complete).await?;
-                    report.add(view, self.replay(view, history));
-                }
-                // It was deleted meanwhile.
-                Err(WorldError::NotFound(_)) => {}
+                Ok(Some(history)) => report.add(view, self.replay(view, history)),
+                // It has ended or was deleted since it was listed.
+                Ok(None) | Err(WorldError::NotFound(_)) => {}
                 Err(error @ WorldError::Corrupt(_)) => {
                     let (reason, message) = (StuckReason::Unreadable, error.to_string());
                     report.add(view, Err(Stuck::new(reason, message)));
@@ -127,6 +126,40 @@ impl CheckedCode {
             tokio::task::yield_now().await;
         }
         Ok(())
+    }
+
+    /// What a worker that claims the run would replay; `None` if the run has ended.
+    async fn open_history(
+        &self,
+        client: &Client,
+        run: RunId,
+        mut history: Vec<TurnRecord>,
+    ) -> Result<Option<Vec<TurnRecord>>, WorldError> {
+        let mut retry = None;
+        if has_ended(&history) {
+            // Until a worker has recorded a retry, the history ends with the end of the run.
+            let inbox = client.repeat(|| read_inbox(&*self.world, run, 0)).await?;
+            retry = inbox.into_iter().rev().find_map(|message| match message.body {
+                MessageBody::Retry(request) => Some(request),
+                _ => None,
+            });
+            if retry.is_none() {
+                return Ok(None);
+            }
+            // Read again, as the retry may be newer than the history, and decides which turns are needed.
+            history = client.repeat(|| self.history(run)).await?;
+        }
+        let complete = || add_missing_turns(&*self.world, run, history.clone());
+        let history = client.repeat(complete).await?;
+        Ok(Some(match retry {
+            Some(request) if has_ended(&history) => request.split(history).replayed,
+            _ => history,
+        }))
+    }
+
+    async fn history(&self, run: RunId) -> Result<Vec<TurnRecord>, WorldError> {
+        let answer = self.world.histories(&[run]).await?.pop();
+        answer.unwrap_or_else(|| Err(WorldError::not_found(format!("run {run}"))))
     }
 
     /// Replays a run; the error says why a worker with this code could not continue it.
@@ -149,18 +182,10 @@ fn first_event(history: &[TurnRecord]) -> Option<(&Event, outlast_core::Timestam
     Some((turn.events.first()?, turn.at))
 }
 
-/// Whether the run ended after it was listed.
+/// Whether the history ends with the end of the run.
 fn has_ended(history: &[TurnRecord]) -> bool {
     let last = history.last().and_then(|turn| turn.events.last());
-    matches!(
-        last,
-        Some(
-            Event::RunCompleted { .. }
-                | Event::RunFailed { .. }
-                | Event::RunCancelled { .. }
-                | Event::RunTerminated { .. }
-        )
-    )
+    last.and_then(Status::of_final).is_some()
 }
 
 impl IntoFuture for CheckCall {

@@ -15,8 +15,8 @@ use crate::mixed_program::{Replay, StartOrder};
 use crate::process_folder::ProcessFolder;
 use crate::{
     between_attempts, chain_program, compensating_program, diagnosis, during_sleep, failing_program,
-    forked_program, long_program, mixed_program, retried_program, schedules, streaming, token_program,
-    transfers,
+    forked_program, long_program, mixed_program, orchestrated_program, retried_program, schedules, streaming,
+    token_program, transfers,
 };
 
 const SIGKILL: i32 = 9;
@@ -47,6 +47,8 @@ pub(crate) enum Program {
     Tokens,
     /// Runs that loop, continue, are paused, or write to streams.
     Long,
+    /// A saga, a schedule, a start that sends, a deletion, and a loop whose turns are deleted.
+    Orchestrated,
     /// Many runs of some slow steps.
     Chains {
         /// The number of runs that it starts.
@@ -108,6 +110,7 @@ pub(crate) async fn run_child(args: ChildArgs) -> Result<(), Error> {
         Program::Forked => forked_program::run(&process_folder, world.clone()).await?,
         Program::Tokens => token_program::run(&process_folder, world.clone()).await?,
         Program::Long => long_program::run(&process_folder, world.clone()).await?,
+        Program::Orchestrated => orchestrated_program::run(&process_folder, world.clone()).await?,
         Program::Chains { starts, live } => {
             chain_program::run(&process_folder, world.clone(), starts, live).await?
         }

@@ -27,6 +27,7 @@ mod failing_program;
 mod forked_program;
 mod long_program;
 mod mixed_program;
+mod orchestrated_program;
 mod postgres_schema;
 mod process_folder;
 mod repeated_kills;

@@ -12,8 +12,8 @@ use crate::mixed_program::{ExpectedRun, Replay, StartOrder};
 use crate::process_folder::{Effect, Outputs, ProcessFolder};
 use crate::snapshot::{AttemptCounts, WorldSnapshot, attempt_counts, check_attempt_counts};
 use crate::{
-    compensating_program, failing_program, forked_program, long_program, mixed_program, retried_program,
-    token_program,
+    compensating_program, failing_program, forked_program, long_program, mixed_program, orchestrated_program,
+    retried_program, token_program,
 };
 
 /// The number of concurrent trials.
@@ -36,6 +36,7 @@ const RETRIED: Program = Program::Retried;
 const FORKED: Program = Program::Forked;
 const TOKENS: Program = Program::Tokens;
 const LONG: Program = Program::Long;
+const ORCHESTRATED: Program = Program::Orchestrated;
 
 /// The runs of a program.
 fn runs(program: Program) -> &'static [ExpectedRun] {
@@ -46,6 +47,7 @@ fn runs(program: Program) -> &'static [ExpectedRun] {
         Program::Forked => &forked_program::RUNS,
         Program::Tokens => &token_program::RUNS,
         Program::Long => &long_program::RUNS,
+        Program::Orchestrated => &orchestrated_program::RUNS,
         _ => &mixed_program::RUNS,
     }
 }
@@ -98,6 +100,11 @@ fn runs_with_tokens_and_replies_survive_a_kill_at_every_commit_point() {
 #[test]
 fn runs_that_loop_continue_and_stream_survive_a_kill_at_every_commit_point() {
     sweep(LONG, WorldLocation::File, KillPoints::All, KillsPerTrial::Once);
+}
+
+#[test]
+fn sagas_schedules_deletions_and_starts_that_send_survive_a_kill_at_every_commit_point() {
+    sweep(ORCHESTRATED, WorldLocation::File, KillPoints::All, KillsPerTrial::Once);
 }
 
 #[test]
@@ -181,10 +188,16 @@ mod on_postgres {
     }
 
     #[test]
+    fn sagas_schedules_deletions_and_starts_that_send_survive_a_kill_at_some_commit_points() {
+        throwaway::needs_postgres!();
+        sweep(ORCHESTRATED, SERVER, SOME, KillsPerTrial::Once);
+    }
+
+    #[test]
     #[ignore = "takes minutes: cargo xtask chaos --sweep --world postgres"]
     fn every_point_of_runs_with_tokens_retries_forks_loops_generations_and_streams() {
         throwaway::needs_postgres!();
-        for program in [TOKENS, RETRIED, FORKED, LONG] {
+        for program in [TOKENS, RETRIED, FORKED, LONG, ORCHESTRATED] {
             sweep(program, SERVER, KillPoints::All, KillsPerTrial::Once);
         }
     }
@@ -318,6 +331,7 @@ impl KillPoints {
             (Self::All, KillsPerTrial::Once, FORKED) => 15,
             (Self::All, KillsPerTrial::Once, TOKENS) => 8,
             (Self::All, KillsPerTrial::Once, LONG) => 12,
+            (Self::All, KillsPerTrial::Once, ORCHESTRATED) => 80,
             (Self::All, KillsPerTrial::Once, SEQUENTIAL) => 105,
             (Self::All, KillsPerTrial::Once, _) => 65,
         }
@@ -445,6 +459,7 @@ fn check_end(program: Program, end: &WorldSnapshot, effects: &[Effect]) {
         RETRIED => retried_program::check_end(end),
         FORKED => forked_program::check_end(end),
         LONG => long_program::check_end(end),
+        ORCHESTRATED => orchestrated_program::check_end(end),
         _ => {}
     }
 }
@@ -545,7 +560,10 @@ fn check_takeover(
     let began = process_folder.child_starts().last().unwrap().as_micros() + clock_offset;
     let began = Timestamp::from_micros(began);
     for (key, left) in crash.runs.iter().filter(|(_, run)| !run.view.status.is_final()) {
-        let next = &end.runs[key].history[left.history.len()];
+        // A run that the program has deleted is not there any more.
+        let Some(run) = end.runs.get(key) else { continue };
+        let committed = left.history.last().map_or(0, |turn| turn.seq);
+        let next = run.history.iter().find(|turn| turn.seq > committed).unwrap();
         let waited = next.at.since(began);
         assert!(
             waited < TAKEOVER_TIME_MAX,

@@ -16,7 +16,7 @@ use crate::postgres_schema::{Schema, with_client};
 use crate::process_folder::{Outputs, ProcessFolder};
 use crate::snapshot::{WorldSnapshot, is_any_near_poison};
 
-/// The number of kills at random times.
+/// The number of kills at random times, unless `OUTLAST_KILLS` says otherwise.
 const KILLS: usize = 12;
 
 /// The number of runs that each process of a kill loop adds: as many as it cannot end before it is killed.
@@ -102,13 +102,14 @@ fn kill_repeatedly(process_folder: &ProcessFolder) {
     let seed = std::env::var("OUTLAST_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
     println!("seed: OUTLAST_SEED={seed}");
     let mut rng = fastrand::Rng::with_seed(seed);
+    let wanted = std::env::var("OUTLAST_KILLS").map_or(KILLS, |kills| kills.parse().unwrap());
     let more = if process_folder.world_url.is_some() { RUNS_PER_CHILD_ON_SERVER } else { RUNS_PER_CHILD };
     let (mut starts, mut kills) = (more, 0);
     for number in 1.. {
-        if kills == KILLS {
+        if kills == wanted {
             break;
         }
-        assert!(number <= 4 * KILLS, "the processes end before they can be killed");
+        assert!(number <= 4 * wanted, "the processes end before they can be killed");
         let mut child = start_child(process_folder, starts, None);
         starts += more;
         let enough = count_effects(process_folder) + rng.i64(1..=40);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use outlast::core::{NewMessage, Sent, Start, Started, World, WorldError};
 use outlast::prelude::*;
-use outlast::{ErrorKind, RunHandle, RunQuery, Status, Within};
+use outlast::{Controlled, ErrorKind, RunHandle, RunQuery, Status, TokenDelivery, Within};
 use tokio::time::Instant;
 
 use super::faulty_world::Call;
@@ -62,6 +62,63 @@ async fn every_call_outlasts_a_short_outage() {
         outlasts!(client.cancel(run, "enough"));
         outlasts!(client.terminate(outlasts!(client.list()).runs[0].id, "enough"));
         assert_eq!(outlasts!(client.prune(clock.now().plus(Duration::from_secs(1)))), 2);
+    })
+    .await;
+}
+
+#[step(attempts = 1)]
+async fn break_down(why: String) -> Result<String, StepError> {
+    Err(StepError::msg(why))
+}
+
+#[workflow]
+async fn fails(ctx: Context, why: String) -> Result<String, Error> {
+    ctx.step(break_down, why).await
+}
+
+/// Makes a call while the world does not respond, for three seconds.
+async fn outlasts<T>(engine: &TestEngine, what: &str, call: impl IntoFuture<Output = Result<T, Error>>) -> T {
+    engine.faults.set_unavailable(true);
+    let outage = async {
+        pass(Duration::from_secs(3)).await;
+        engine.faults.set_unavailable(false);
+    };
+    let (answer, ()) = tokio::join!(call.into_future(), outage);
+    answer.unwrap_or_else(|error| panic!("{what}: {error}"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_call_that_controls_runs_outlasts_a_short_outage() {
+    with_timeout(async {
+        let engine = TestEngine::memory().await;
+        let client = &engine.client;
+        let worker = engine.worker((fails, break_down)).await;
+        let failed = client.start(fails, "why").await.unwrap();
+        let retried = client.start(fails, "why").await.unwrap();
+        assert!(failed.output().await.is_err() && retried.output().await.is_err());
+        worker.stop().await.unwrap();
+        let run = client.start(ask, "ada").await.unwrap().id();
+
+        assert_eq!(outlasts(&engine, "pause", client.pause(run)).await, Controlled::Requested);
+        assert_eq!(outlasts(&engine, "resume", client.resume(run)).await, Controlled::Requested);
+        assert_eq!(outlasts(&engine, "retry", retried.retry()).await, Controlled::Requested);
+        outlasts(&engine, "restart", failed.restart()).await;
+        outlasts(&engine, "fork", failed.fork().at(1)).await;
+        assert_eq!(outlasts(&engine, "quarantine", client.quarantine(run)).await, Controlled::Requested);
+        assert_eq!(outlasts(&engine, "release", client.release(run)).await, Controlled::Requested);
+        assert_eq!(outlasts(&engine, "delete", client.delete(failed.id())).await, Controlled::Requested);
+        let delivery = outlasts(&engine, "send_to_token", client.send_to_token("nobody", &1)).await;
+        assert_eq!(delivery, TokenDelivery::Unknown);
+        assert!(outlasts(&engine, "token", client.token("nobody")).await.is_none());
+        let and_send = client.start(ask, "eve").and_send("answer", "yes");
+        assert!(outlasts(&engine, "and_send", and_send).await.is_new());
+        let schedule = client.schedule("s").every("1h").start(ask, "ivy");
+        let schedule = outlasts(&engine, "schedule", schedule).await;
+        outlasts(&engine, "trigger", schedule.trigger()).await;
+        outlasts(&engine, "schedules", client.schedules()).await;
+        assert_eq!(outlasts(&engine, "list", client.list()).await.runs.len(), 5);
+        outlasts(&engine, "streams", client.streams(run)).await;
+        assert!(outlasts(&engine, "state", client.state::<u32>(run)).await.is_none());
     })
     .await;
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use outlast::core::{WorldMethod, WorldWrapper};
 use outlast::prelude::*;
-use outlast::{RunId, RunView, StuckReason, World, WorldError};
+use outlast::{Controlled, RunId, RunView, Status, StuckReason, World, WorldError};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,8 @@ on_every_world! {
     a_check_changes_nothing_and_calls_only_methods_that_read,
     a_build_that_repairs_stuck_runs_is_reported_so,
     values_and_steps_that_a_build_does_not_have_are_found,
+    a_retry_that_no_worker_has_recorded_is_replayed_up_to_its_cut_point,
+    unusual_open_runs_continue_with_the_same_code,
     a_check_reads_all_pages_and_shows_progress,
 }
 
@@ -90,7 +92,8 @@ impl WorldWrapper for ReadOnly {
         method: WorldMethod,
         call: impl Future<Output = Result<T, WorldError>> + Send,
     ) -> Result<T, WorldError> {
-        assert!(matches!(method, WorldMethod::Runs | WorldMethod::Histories), "a check calls {method:?}");
+        let is_read = matches!(method, WorldMethod::Runs | WorldMethod::Histories | WorldMethod::Inbox);
+        assert!(is_read, "a check calls {method:?}");
         self.reads.fetch_add(1, Ordering::Relaxed);
         call.await
     }
@@ -195,6 +198,135 @@ async fn values_and_steps_that_a_build_does_not_have_are_found(engine: TestEngin
 
     let no_code = Worker::builder(engine.world.clone()).check().await.unwrap_err();
     assert!(no_code.message().contains("the worker has no code"), "{no_code}");
+}
+
+#[step(attempts = 1)]
+async fn find_a_seat(cx: StepContext<super::test_engine::StepState>, _row: u32) -> Result<u32, StepError> {
+    cx.state().log("looks for a seat");
+    Err(StepError::msg("no seat is free"))
+}
+
+#[workflow(name = "journey")]
+async fn journey(ctx: Context, row: u32) -> Result<u32, Error> {
+    ctx.note("book").await?;
+    ctx.step(find_a_seat, row).await
+}
+
+#[workflow(name = "journey")]
+async fn journey_with_a_rest(ctx: Context, row: u32) -> Result<u32, Error> {
+    ctx.sleep("1h").await?;
+    ctx.step(find_a_seat, row).await
+}
+
+async fn a_retry_that_no_worker_has_recorded_is_replayed_up_to_its_cut_point(engine: TestEngine) {
+    let worker = engine.worker((journey, find_a_seat)).await;
+    let run = engine.client.start(journey, 7).await.unwrap();
+    assert!(run.output().await.is_err());
+    worker.stop().await.unwrap();
+    assert_eq!(engine.builder().register((journey, find_a_seat)).check().await.unwrap().runs(), 0);
+    assert_eq!(engine.client.retry(run.id()).await.unwrap(), Controlled::Requested);
+
+    let before = all_of(&engine).await;
+    let world = Arc::new(ReadOnly { inner: engine.world.clone(), reads: AtomicU64::new(0) });
+    let builder =
+        || Worker::builder(world.clone()).state(engine.steps.clone()).register(super::test_engine::note);
+    let same = builder().register((journey, find_a_seat)).check().await.unwrap();
+    assert_eq!((same.runs(), same.continued()), (1, 1), "{same}");
+    let reason = |report: &outlast::CheckReport| {
+        let mut findings = report.workflows().flat_map(|workflow| &workflow.findings);
+        findings.next().map(|finding| finding.reason)
+    };
+    let diverged = builder().register((journey_with_a_rest, find_a_seat)).check().await.unwrap();
+    assert_eq!(reason(&diverged), Some(StuckReason::Diverged), "{diverged}");
+    let stepless = builder().register(journey).check().await.unwrap();
+    assert_eq!(reason(&stepless), Some(StuckReason::StepNotRegistered), "{stepless}");
+    assert_eq!(all_of(&engine).await, before);
+    assert_eq!(engine.steps.count("looks for a seat"), 1);
+}
+
+const REVIEW: Hook<u32> = Hook::new("review");
+
+/// Waits at the place that `kind` names.
+#[workflow(name = "unusual")]
+async fn unusual(ctx: Context, (kind, generation): (String, u32)) -> Result<u32, Error> {
+    reach_a_wait(&ctx, &kind, generation, "go").await
+}
+
+/// Waits there for another hook.
+#[workflow(name = "unusual")]
+async fn unusual_changed(ctx: Context, (kind, generation): (String, u32)) -> Result<u32, Error> {
+    reach_a_wait(&ctx, &kind, generation, "other").await
+}
+
+async fn reach_a_wait(ctx: &Context, kind: &str, generation: u32, hook: &str) -> Result<u32, Error> {
+    match kind {
+        "iteration" => {
+            let iteration = async |ctx: Context, done: u32| {
+                if done == 3 {
+                    return Ok(Next::Done(ctx.hook::<u32>(hook).await?));
+                }
+                ctx.note(&format!("iteration {done}")).await?;
+                Ok(Next::Again(done + 1))
+            };
+            return ctx.iterate("count", 0_u32, iteration).await;
+        }
+        "generation" if generation < 3 => return ctx.continue_as(&(kind, generation + 1)),
+        "compensation" => {
+            ctx.step(super::test_engine::note, "one").undo(wait_for_the_gate).await?;
+            return Err(Error::msg("it did not work out"));
+        }
+        "token" => {
+            let open = ctx.open_hook(REVIEW).token("order-42").await?;
+            ctx.hook::<u32>(hook).await?;
+            return open.next().await;
+        }
+        _ => {}
+    }
+    ctx.note(kind).await?;
+    ctx.hook::<u32>(hook).await
+}
+
+#[step]
+async fn wait_for_the_gate(
+    cx: StepContext<super::test_engine::StepState>,
+    _undo: Undo<String, String>,
+) -> Result<(), StepError> {
+    cx.state().log("undoes");
+    cx.state().wait_for_gate("never").await;
+    Ok(())
+}
+
+async fn unusual_open_runs_continue_with_the_same_code(engine: TestEngine) {
+    let worker = engine.worker((unusual, wait_for_the_gate)).await;
+    let mut runs = Vec::new();
+    for kind in ["iteration", "generation", "compensation", "token", "forked"] {
+        runs.push(engine.client.start(unusual, (kind.to_owned(), 1)).await.unwrap().id());
+    }
+    engine.client.schedule("hourly").every("1h").start(visit, ()).await.unwrap();
+    engine.steps.wait_for_log("undoes", 1).await;
+    for run in [runs[0], runs[1], runs[3], runs[4]] {
+        engine.wait_for_status(run, Status::Waiting).await;
+    }
+    engine.crash(worker);
+    // A fork that no worker has recorded.
+    let at = engine.client.events(runs[4]).await.unwrap().len() as u64;
+    let fork = engine.client.fork::<u32>(runs[4]).at(at).await.unwrap().id();
+    engine.client.terminate(runs[4], "not needed").await.unwrap();
+    assert_eq!(engine.view(runs[1]).await.generation, 3);
+
+    let worker_code = || engine.builder().register(wait_for_the_gate);
+    let same = worker_code().register(unusual).check().await.unwrap();
+    assert_eq!((same.runs(), same.continued()), (6, 6), "{same}");
+
+    let changed = worker_code().register(unusual_changed).check().await.unwrap();
+    let diverged: Vec<_> = changed.workflows().flat_map(|workflow| workflow.stuck.iter()).collect();
+    assert_eq!(diverged, [(&"diverged", &4)], "{changed}");
+    assert_eq!(changed.continued(), 2, "no code of the workflow compensates or is that of a schedule");
+    let without_undo = engine.builder().register(unusual).check().await.unwrap();
+    let findings: Vec<_> = without_undo.workflows().flat_map(|workflow| &workflow.findings).collect();
+    let found: Vec<_> = findings.iter().map(|finding| (finding.run, finding.reason)).collect();
+    assert_eq!(found, [(runs[2], StuckReason::StepNotRegistered)], "{without_undo}");
+    assert!(engine.client.run(fork).await.unwrap().ended_at.is_none(), "a check changes nothing");
 }
 
 async fn a_check_reads_all_pages_and_shows_progress(engine: TestEngine) {

@@ -7,7 +7,7 @@ use outlast::core::{Event, History, OperationStatus};
 use outlast::prelude::*;
 use outlast::{ErrorKind, ParentEnd, RunId, Status, StuckReason};
 
-use super::test_engine::{StepCalls, TestEngine, on_every_world, trace, traces};
+use super::test_engine::{StepCalls, StepState, TestEngine, on_every_world, trace, traces};
 
 on_every_world! {
     a_run_continues_and_stays_the_same_run,
@@ -20,6 +20,7 @@ on_every_world! {
     a_terminated_run_cancels_children_of_earlier_generations,
     a_parent_awaits_the_last_generation,
     a_cancelled_run_does_not_continue,
+    a_run_with_unsettled_compensations_does_not_continue,
     the_deadline_of_a_run_counts_for_all_its_generations,
     a_generation_begins_with_the_newest_version,
     an_input_that_does_not_fit_makes_the_run_stuck,
@@ -379,4 +380,35 @@ async fn views_mark_what_a_replay_skips(engine: TestEngine) {
     let explanation = engine.client.explain(run.id()).await.unwrap();
     assert!(explanation.sentence.contains("timer"), "{}", explanation.sentence);
     engine.crash(worker);
+}
+
+#[step]
+async fn release(cx: StepContext<StepState>, undo: Undo<String, String>) -> Result<(), StepError> {
+    cx.state().log(format!("release {}", undo.input));
+    Ok(())
+}
+
+/// Reserves in each generation, and keeps what it has reserved if it is told to.
+#[workflow]
+async fn reserves(ctx: Context, (generation, keeps): (u64, bool)) -> Result<u64, Error> {
+    ctx.step(super::test_engine::note, format!("seat {generation}")).undo(release).await?;
+    if keeps {
+        ctx.keep();
+    }
+    if generation < 3 { ctx.continue_as(&(generation + 1, keeps)) } else { Ok(ctx.generation()) }
+}
+
+async fn a_run_with_unsettled_compensations_does_not_continue(engine: TestEngine) {
+    let _worker = engine.worker((reserves, release)).await;
+    let settled = engine.client.start(reserves, (1, true)).await.unwrap();
+    assert_eq!(settled.output().await.unwrap(), 3);
+    assert_eq!(engine.steps.logged(), ["seat 1", "seat 2", "seat 3"]);
+
+    let unsettled = engine.client.start(reserves, (1, false)).await.unwrap();
+    let error = unsettled.output().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.message().contains("call `ctx.keep()` before `ctx.continue_as(…)`"), "{error}");
+    assert_eq!(engine.steps.logged()[3..], ["seat 1", "release seat 1"]);
+    let view = engine.view(unsettled.id()).await;
+    assert_eq!((view.status, view.generation), (Status::Failed, 1));
 }

@@ -1,7 +1,12 @@
 //! Schedules: which instants fire, once each, whatever happens meanwhile.
 
+use std::sync::Arc;
+
+use outlast::core::limits::TAGS_MAX;
+use outlast::core::world::Answers;
+use outlast::core::{Committed, SessionId, Turn, WorldWrapper};
 use outlast::prelude::*;
-use outlast::{CatchUp, ErrorKind, Firing, Overlap, ScheduleHandle, ScheduleView, Status, Timestamp};
+use outlast::{CatchUp, ErrorKind, Firing, Overlap, ScheduleHandle, ScheduleView, Status, Timestamp, World};
 use outlast_testkit::TestClock;
 
 use super::test_engine::{StepCalls, StepState, TestEngine, on_every_world};
@@ -21,6 +26,7 @@ on_every_world! {
     a_firing_has_its_own_tags_headers_and_deadline,
     the_input_of_a_firing_is_computed_by_a_step,
     a_firing_that_cannot_be_started_is_counted,
+    a_firing_that_the_world_refuses_is_counted,
     jitter_is_the_same_for_every_reader_and_shorter_than_the_interval,
     the_history_of_a_schedule_stays_short,
     lists_leave_schedules_out_unless_asked,
@@ -241,6 +247,45 @@ async fn a_firing_that_cannot_be_started_is_counted(engine: TestEngine) {
         sentence.contains("Of its starts 1 were refused") && sentence.contains("no orders"),
         "{sentence}"
     );
+}
+
+/// A world in which the firing of second 20 has more tags than a run may have.
+#[derive(Debug)]
+struct RefusesSecond20(Arc<dyn World>);
+
+impl WorldWrapper for RefusesSecond20 {
+    fn inner(&self) -> &dyn World {
+        &*self.0
+    }
+
+    async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
+        let mut turns = turns.to_vec();
+        let instant = TestClock::BEGIN.plus(std::time::Duration::from_secs(20)).as_micros().to_string();
+        for child in
+            turns.iter_mut().flat_map(|turn| turn.outbox.iter_mut()).flat_map(|out| &mut out.children)
+        {
+            if child.start.key.as_ref().is_some_and(|key| key.text.ends_with(&instant)) {
+                child.start.tags = (0..=TAGS_MAX).map(|tag| (tag.to_string(), String::new())).collect();
+            }
+        }
+        self.0.commit(session, &turns).await
+    }
+}
+
+async fn a_firing_that_the_world_refuses_is_counted(engine: TestEngine) {
+    let world = Arc::new(RefusesSecond20(engine.world.clone()));
+    let worker = Worker::builder(world).state(engine.steps.clone());
+    let _worker = worker.register((tick, super::test_engine::note)).start().await.unwrap();
+    let schedule = engine.client.schedule("s").every("10s").pause_after(2);
+    let handle = schedule.start(tick, "t").await.unwrap();
+    engine.run_to("35s").await;
+    assert_eq!(engine.steps.logged(), ["t 10", "t 30"], "the schedule goes on");
+    let view = handle.view().await.unwrap();
+    assert_eq!((view.counts.fired, view.counts.completed, view.counts.refused), (2, 2, 1));
+    let refusal = view.refusal.unwrap();
+    assert_eq!((seconds(refusal.scheduled_at), seconds(refusal.at)), (20, 20));
+    let sentence = handle.explain().await.unwrap().sentence;
+    assert!(sentence.contains("Of its starts 1 were refused") && sentence.contains("tags"), "{sentence}");
 }
 
 async fn jitter_is_the_same_for_every_reader_and_shorter_than_the_interval(engine: TestEngine) {

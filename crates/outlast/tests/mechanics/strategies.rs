@@ -12,6 +12,7 @@ on_every_world! {
     a_run_that_fails_begins_again_with_the_same_input,
     the_last_try_decides_how_the_run_ends,
     there_is_no_next_try_after_a_cancel_a_fatal_error_or_the_deadline,
+    there_is_no_next_try_after_a_limit,
     a_run_that_waits_for_its_next_try_can_be_terminated,
     children_and_compensations_are_over_before_the_next_try,
     a_payload_that_was_taken_stays_taken_and_others_are_kept,
@@ -126,6 +127,28 @@ async fn there_is_no_next_try_after_a_cancel_a_fatal_error_or_the_deadline(engin
     assert_eq!(decisions(&engine, late.id()).await, kinds);
     engine.advance("1h").await;
     assert_eq!((engine.steps.count("work"), engine.steps.count("fatal")), (2, 1));
+}
+
+async fn there_is_no_next_try_after_a_limit(engine: TestEngine) {
+    use outlast::core::limits::PAYLOAD_BYTES_MAX;
+    #[workflow(on_failure = retry)]
+    async fn returns_too_much(ctx: Context) -> Result<String, Error> {
+        ctx.note("computed").await?;
+        Ok("x".repeat(PAYLOAD_BYTES_MAX + 1))
+    }
+    #[workflow(on_failure = retry)]
+    async fn continues_with_too_much(ctx: Context, _text: String) -> Result<(), Error> {
+        ctx.continue_as(&"x".repeat(PAYLOAD_BYTES_MAX + 1))
+    }
+    let _worker = engine.worker((returns_too_much, continues_with_too_much)).await;
+    let run = engine.client.start(returns_too_much, ()).await.unwrap().id();
+    let other = engine.client.start(continues_with_too_much, "").await.unwrap().id();
+    engine.advance("1h").await;
+    for (run, kind) in [(run, "run_failed"), (other, "run_failed")] {
+        assert_eq!(decisions(&engine, run).await, ["run_started", kind]);
+        assert_eq!(engine.view(run).await.failure.unwrap().kind, outlast::core::FailureKind::Limit);
+    }
+    assert_eq!(engine.steps.logged(), ["computed"]);
 }
 
 async fn a_run_that_waits_for_its_next_try_can_be_terminated(engine: TestEngine) {

@@ -86,14 +86,25 @@ impl TestEngine {
     }
 
     pub(super) async fn sqlite() -> Self {
+        Self::sqlite_with("sync=full").await
+    }
+
+    /// On a file, with these parameters of the URL.
+    pub(super) async fn sqlite_with(parameters: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let url = format!("sqlite:{}/runs.db", folder.path().display());
+        let url = format!("sqlite:{}/runs.db?{parameters}", folder.path().display());
         Self::on(&url, Some(folder)).await
     }
 
     /// In a new schema on the server for tests.
     pub(super) async fn postgres() -> Self {
-        Self::on(&format!("{}&pool=4", throwaway::postgres::new_schema_url("mechanics")), None).await
+        Self::postgres_with("pool=4").await
+    }
+
+    /// In a new schema, with these parameters of the URL.
+    pub(super) async fn postgres_with(parameters: &str) -> Self {
+        let url = throwaway::postgres::new_schema_url("mechanics");
+        Self::on(&format!("{url}&{parameters}"), None).await
     }
 
     /// In memory, with effects on other runs that are applied after the commit.

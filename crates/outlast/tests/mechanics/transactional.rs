@@ -1,8 +1,10 @@
 //! Transactional steps: the effect and the outcome are one transaction, whatever happens meanwhile.
 
+use std::time::Duration;
+
 use outlast::prelude::*;
 use outlast::sqlite::rusqlite::Connection;
-use outlast::{ErrorKind, Status};
+use outlast::{ErrorKind, RunId, Status};
 use outlast_testkit::{CrashPoint, TestWorld};
 use tokio::sync::oneshot;
 use tokio_postgres::NoTls;
@@ -38,6 +40,9 @@ with_transactions! {
     steps_of_many_runs_have_their_effect_once,
     a_step_that_ends_its_transaction_fails,
     a_session_that_is_gone_cannot_commit,
+    a_pause_behind_the_outcome_comes_too_late,
+    a_cancel_behind_the_outcome_keeps_it,
+    a_payload_behind_the_outcome_loses_the_race,
 }
 
 with_transactions! {
@@ -78,6 +83,11 @@ fn debit_in_file(
         "commits" => tx.execute_batch("COMMIT")?,
         // As if another process had taken the session over.
         "fenced" if cx.attempt() == 1 => tx.execute_batch("DELETE FROM sessions")?,
+        "stalls" if cx.attempt() == 1 => {
+            let endless =
+                "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n";
+            tx.query_row(endless, [], |row| row.get::<_, i64>(0))?;
+        }
         _ => act(&cx, &what)?,
     }
     Ok(what)
@@ -95,6 +105,12 @@ async fn debit_on_server(
     match &*what {
         "commits" => tx.batch_execute("COMMIT").await?,
         "blocked" => cx.state().wait_for_gate("go").await,
+        "stalls" if cx.attempt() == 1 => tx.batch_execute("SELECT pg_sleep(60)").await?,
+        // Longer than the server waits for a client that does nothing.
+        "idles" if cx.attempt() == 1 => {
+            let pause = || std::thread::park_timeout(Duration::from_millis(1_500));
+            tokio::task::spawn_blocking(pause).await.unwrap();
+        }
         _ => act(&cx, &what)?,
     }
     Ok(what)
@@ -160,14 +176,20 @@ enum Database {
 
 impl Ledger {
     async fn sqlite() -> Self {
-        let engine = TestEngine::sqlite().await;
+        Self::on_file(TestEngine::sqlite().await)
+    }
+
+    fn on_file(engine: TestEngine) -> Self {
         let connection = Connection::open(engine.world.describe().place).unwrap();
         connection.execute_batch("CREATE TABLE effects (what TEXT)").unwrap();
         Self { engine, database: Database::File(connection), table: "effects".into() }
     }
 
     async fn postgres() -> Self {
-        let engine = TestEngine::postgres().await;
+        Self::on_server(TestEngine::postgres().await).await
+    }
+
+    async fn on_server(engine: TestEngine) -> Self {
         let table = throwaway::postgres::new_schema_name("effects");
         let (client, connection) =
             tokio_postgres::connect(throwaway::postgres::for_tests(), NoTls).await.unwrap();
@@ -367,6 +389,82 @@ async fn a_step_that_the_workflow_drops_is_rolled_back(ledger: Ledger) {
     ledger.engine.steps.open("go");
     ledger.engine.settle().await;
     assert_eq!(ledger.effects().await, 0);
+}
+
+/// Makes the call just before the commit of the turn with the outcome of a run, which is in its inbox by then. Returns the
+/// id of the run.
+fn behind_the_outcome<C: Future<Output = ()> + Send + 'static>(
+    ledger: &Ledger,
+    call: impl FnOnce(Client, RunId) -> C,
+) -> RunId {
+    let (client, run) = (ledger.engine.client.clone(), ledger.engine.client.new_id());
+    ledger.engine.faults.before_commit(1, call(client, run));
+    run
+}
+
+async fn a_pause_behind_the_outcome_comes_too_late(ledger: Ledger) {
+    let _worker = ledger.worker().await;
+    let pause = async |client: Client, run| assert!(client.pause(run).await.is_ok());
+    let run = behind_the_outcome(&ledger, pause);
+    let start = ledger.engine.client.start(transfer, ledger.debit("plain")).id(run);
+    let run = start.await.unwrap();
+    assert_eq!(run.output().await.unwrap(), "plain");
+    assert_eq!(ledger.engine.steps.count("began plain"), 1);
+    assert_eq!(ledger.effects().await, 1);
+}
+
+async fn a_cancel_behind_the_outcome_keeps_it(ledger: Ledger) {
+    let _worker = ledger.worker().await;
+    let cancel = async |client: Client, run| assert!(client.cancel(run, "stop").await.is_ok());
+    let run = behind_the_outcome(&ledger, cancel);
+    let start = ledger.engine.client.start(transfer, ledger.debit("plain")).id(run);
+    let run = start.await.unwrap();
+    assert_eq!(run.output().await.unwrap(), "plain");
+    assert_eq!(ledger.effects().await, 1);
+}
+
+async fn a_payload_behind_the_outcome_loses_the_race(ledger: Ledger) {
+    let _worker = ledger.worker().await;
+    let send = async |client: Client, run| client.send(run, "stop", &7_u32).await.unwrap();
+    let run = behind_the_outcome(&ledger, send);
+    let start = ledger.engine.client.start(racing, ledger.debit("plain")).id(run);
+    let run = start.await.unwrap();
+    assert_eq!(run.output().await.unwrap(), "plain");
+    assert_eq!(ledger.effects().await, 1);
+}
+
+/// The first attempt does not end by itself. It is rolled back, the second one has its effect, and so does another run.
+async fn check_timeout(ledger: Ledger, what: &str) {
+    let _worker = ledger.worker().await;
+    let run = ledger.engine.client.start(transfer, ledger.debit(what)).await.unwrap();
+    ledger.engine.wait_for_history(run.id(), |history| history.contains("step_retried")).await;
+    assert_eq!(ledger.effects().await, 0, "the first attempt is rolled back");
+    let other = ledger.engine.client.start(transfer, ledger.debit("plain")).await.unwrap();
+    assert_eq!(other.output().await.unwrap(), "plain");
+    ledger.engine.run_to("10s").await;
+    assert_eq!(run.output().await.unwrap(), what);
+    assert_eq!(ledger.engine.steps.count(&format!("began {what}")), 2);
+    assert_eq!(ledger.effects().await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_without_end_is_interrupted_on_sqlite() {
+    let engine = TestEngine::sqlite_with("timeout=1").await;
+    with_timeout(check_timeout(Ledger::on_file(engine), "stalls")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_without_end_is_ended_by_postgres() {
+    throwaway::needs_postgres!();
+    let engine = TestEngine::postgres_with("pool=4&timeout=1").await;
+    with_timeout(check_timeout(Ledger::on_server(engine).await, "stalls")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_in_which_nothing_happens_is_ended_by_postgres() {
+    throwaway::needs_postgres!();
+    let engine = TestEngine::postgres_with("pool=4&timeout=1").await;
+    with_timeout(check_timeout(Ledger::on_server(engine).await, "idles")).await;
 }
 
 #[tokio::test]

@@ -7,6 +7,8 @@ on_every_world! {
     after_three_days_without_workers_the_last_instant_fires,
     after_three_days_without_workers_nothing_is_caught_up_if_so_defined,
     after_three_days_without_workers_all_instants_fire_up_to_the_limit,
+    after_three_days_without_workers_jitter_spreads_the_firings,
+    after_three_days_without_workers_firings_without_jitter_have_a_rate,
     crashes_change_nothing_about_what_fires,
     firings_that_outlive_their_generation_are_known_after_a_crash,
     an_instant_fires_once_when_its_commit_is_repeated,
@@ -72,6 +74,48 @@ async fn after_three_days_without_workers_all_instants_fire_up_to_the_limit(engi
     later.sort();
     assert_eq!(later, ["day 8", "day 9"]);
     assert_eq!(handle.view().await.unwrap().counts.missed, 3);
+}
+
+/// This many daily schedules that have fired once, and then miss three instants.
+async fn many_missed(engine: &TestEngine, schedules: usize, jitter: &str) {
+    let worker = engine.worker(day).await;
+    for number in 0..schedules {
+        let schedule = engine.client.schedule(format!("s{number}")).cron("0 3 * * *").jitter(jitter);
+        schedule.start(day, ()).await.unwrap();
+    }
+    engine.run_to("4h").await;
+    assert_eq!(engine.steps.count("day 1"), schedules);
+    engine.crash(worker);
+    engine.clock.advance(std::time::Duration::from_secs(3 * 86_400));
+}
+
+async fn after_three_days_without_workers_jitter_spreads_the_firings(engine: TestEngine) {
+    many_missed(&engine, 100, "60s").await;
+    let _worker = engine.worker(day).await;
+    engine.settle().await;
+    let mut fired = vec![engine.steps.count("day 4")];
+    for _ in 0..4 {
+        engine.advance("15s").await;
+        fired.push(engine.steps.count("day 4"));
+    }
+    assert!(fired[0] < 5 && fired[4] == 100, "{fired:?}");
+    let quarters: Vec<_> = fired.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(quarters.iter().all(|fired| (10..=40).contains(fired)), "{quarters:?}");
+    assert_eq!(engine.steps.count("day 2") + engine.steps.count("day 3"), 0);
+}
+
+async fn after_three_days_without_workers_firings_without_jitter_have_a_rate(engine: TestEngine) {
+    many_missed(&engine, 130, "0s").await;
+    let _worker = engine.worker(day).await;
+    engine.settle().await;
+    let at_once = engine.steps.count("day 4");
+    // A turn that is computed again takes another place.
+    assert!((40..=101).contains(&at_once), "{at_once}");
+    engine.advance("100ms").await;
+    let soon = engine.steps.count("day 4");
+    assert!(soon <= at_once + 11, "{at_once} and {soon}: one every 10 ms");
+    engine.advance("2s").await;
+    assert_eq!(engine.steps.count("day 4"), 130);
 }
 
 async fn crashes_change_nothing_about_what_fires(engine: TestEngine) {
