@@ -114,5 +114,5 @@ pub use world::{MeJson, ReadinessJson, WorldJson};
 #[cfg(feature = "service")]
 pub use service::{
     Caller, EventTail, MomentKind, NewAudit, RunMoment, RunTimeline, Service, StartedJson, StreamFollower,
-    StreamFrame, body_without_tokens, preview_schedule,
+    StreamFrame, body_without_tokens, local_minute, preview_schedule,
 };

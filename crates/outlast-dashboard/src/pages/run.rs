@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::hooks::webhook_facts;
 use super::problem::{Answer, OnSite};
 use super::run_tabs::{head, tabs};
+use crate::actions::verb_of;
 use crate::app::{App, AppState};
 use crate::site::Site;
 use crate::timeline::axis::Scale;
@@ -170,16 +171,17 @@ impl RunParts {
         id: RunId,
         part: RunQueryPart,
     ) -> Result<Self, Problem> {
-        let run = app.service.run(id).await?;
+        let service = app.service_for(caller);
+        let run = service.run(id).await?;
         let events = EventFilter {
             kind: Some("run_started".into()),
             page: PageRequest { limit: Some(1), cursor: None },
             ..EventFilter::default()
         };
         let (explanation, timeline, events) = futures_util::future::join3(
-            app.service.explain(id),
-            app.service.timeline(id),
-            app.service.events(id, &events),
+            service.explain(id),
+            service.timeline(id),
+            service.events(id, &events),
         )
         .await;
         let children = match &timeline {
@@ -193,7 +195,7 @@ impl RunParts {
             None => None,
         };
         let output = match run.ended_at {
-            Some(_) => app.service.output(id, &OutputQuery::default()).await.ok(),
+            Some(_) => service.output(id, &OutputQuery::default()).await.ok(),
             None => None,
         };
         let started = events.ok().and_then(|page| page.items.into_iter().next());
@@ -236,6 +238,9 @@ impl RunParts {
                 @if let Some(wait) = hook.filter(|_| site.may(Action::Send)) {
                     a.button.primary href=(link("send", wait.op)) { "Answer…" }
                 }
+                @if why.is_quarantined && site.may(Action::Release) {
+                    a.button href=(site.href(&format!("/runs/{}/release", self.run.id))) { "Release…" }
+                }
             }
         }
     }
@@ -245,7 +250,8 @@ impl RunParts {
         let attempts = why.because.get("attempts").and_then(|attempts| attempts.as_array());
         let Some(attempts) = attempts.filter(|attempts| !attempts.is_empty() && why.stopping.is_none())
         else {
-            return html! { p { (sentence(site, &why.sentence)) } };
+            let text = why.sentence_with(|action| format!("`{}`", verb_of(action)));
+            return html! { p { (sentence(site, &text)) } };
         };
         let worker = why.because.get("worker");
         let text = |name: &str| worker.and_then(|worker| worker.get(name)).and_then(|value| value.as_str());
@@ -296,7 +302,7 @@ impl RunParts {
             }
             part.href()
         };
-        let origin = self.run.created_at.0.as_micros();
+        let origin = source.origin().as_micros();
         let time = |offset: i64| Timestamp::from_micros(origin.saturating_add(offset));
         let blocks = RunQueryPart { row: 0, zoom: None, op: None, ..self.part.clone() };
         use_it(&Timeline {
@@ -361,7 +367,7 @@ impl RunParts {
     }
 
     fn zoom_links(&self, site: &Site, timeline: &Timeline<'_>, rows: &[Row]) -> Markup {
-        let origin = self.run.created_at.0.as_micros();
+        let origin = timeline.source.origin().as_micros();
         let (from, to) = timeline.axis(rows).bounds();
         let (from, to) = (from.as_micros() - origin, to.as_micros() - origin);
         let middle = (from + to) / 2;
@@ -464,7 +470,7 @@ pub(crate) async fn operation_for(
     run: RunId,
     op: u64,
 ) -> Result<OperationJson, Problem> {
-    let mut operation = app.service.operation(run, op).await?;
+    let mut operation = app.service_for(caller).operation(run, op).await?;
     if let Some(webhook) = &mut operation.webhook {
         webhook.url = app.service.webhook_url(caller, run, op).await?;
     }
@@ -490,7 +496,7 @@ pub(crate) fn operation(site: &Site, run: &RunJson, op: &OperationJson) -> Marku
         dl.facts {
             dt { "Requested" } dd { (at(op.started_at)) }
             @if let Some(time) = op.ended_at { dt { "Ended" } dd { (at(time)) } }
-            dt { "Took" } dd { (took(site, op.started_at, op.ended_at.or(run.ended_at))) }
+            dt { @if is_open { "So far" } @else { "Took" } } dd { (took(site, op.started_at, op.ended_at.or(run.ended_at))) }
             @if let Some(time) = op.until.filter(|_| is_open) { dt { @if op.kind == "timer" { "Wakes" } @else { "Times out" } } dd { (ago(site, time)) } }
             @if let Some(time) = op.retry_at.filter(|_| is_open) { dt { "Next attempt" } dd { (ago(site, time)) } }
             @if let Some(queue) = &op.queue { dt { "Queue" } dd { (queue) } }

@@ -71,7 +71,8 @@ pub(crate) fn tabs(site: &Site, id: RunId, current: &str) -> Markup {
 pub(crate) async fn events(State(app): State<App>, site: Site, Path(id): Path<String>) -> Answer {
     let id = run_id(&id).on(&site)?;
     let filter = EventFilter::from_query(&site.query).on(&site)?;
-    let (run, page) = futures_util::future::join(app.service.run(id), app.service.events(id, &filter)).await;
+    let service = app.service_for(&site.caller);
+    let (run, page) = futures_util::future::join(service.run(id), service.events(id, &filter)).await;
     let (run, page) = (run.on(&site)?, page.on(&site)?);
     let to = |cursor: &Option<String>| {
         let cursor = Some(cursor.clone()?);
@@ -104,16 +105,26 @@ fn event_row(site: &Site, run: &RunJson, event: &EventJson) -> Markup {
             }
             td { code { (event.kind) } }
             td.n { @if let Some(op) = event.op { a href=(site.href(&format!("/runs/{}?op={op}", run.id))) { (op) } } }
-            td.n { time datetime=(event.at) title=(moment(event.at)) { "+" (words::duration(event.at.0.since(run.created_at.0))) } }
+            td.n { time datetime=(event.at) title=(moment(event.at)) { (offset(run, event)) } }
             td { details { summary { (words::clipped(event.data.get(), 90)) } (json_tree(&event.data)) } }
         }
+    }
+}
+
+/// The time of an event, from the start of the run on. The copied events of a fork are older.
+fn offset(run: &RunJson, event: &EventJson) -> String {
+    let (begin, at) = (run.created_at.0, event.at.0);
+    if at < begin {
+        format!("\u{2212}{}", words::duration(begin.since(at)))
+    } else {
+        format!("+{}", words::duration(at.since(begin)))
     }
 }
 
 /// `GET /runs/{id}/export`.
 pub(crate) async fn export(State(app): State<App>, site: Site, Path(id): Path<String>) -> Answer {
     let id = run_id(&id).on(&site)?;
-    let history = app.service.export(id).await.on(&site)?;
+    let history = app.service_for(&site.caller).export(id).await.on(&site)?;
     let mut response = history.into_response();
     let fields = response.headers_mut();
     fields.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -127,14 +138,14 @@ pub(crate) async fn export(State(app): State<App>, site: Site, Path(id): Path<St
 pub(crate) async fn data(State(app): State<App>, site: Site, Path(id): Path<String>) -> Answer {
     let id = run_id(&id).on(&site)?;
     let wanted = QueryReader::new(&site.query).and_then(|mut reader| reader.text("stream")).on(&site)?;
+    let service = app.service_for(&site.caller);
     let (run, state, streams) =
-        futures_util::future::join3(app.service.run(id), app.service.state(id), app.service.streams(id))
-            .await;
+        futures_util::future::join3(service.run(id), service.state(id), service.streams(id)).await;
     let (run, state, streams) = (run.on(&site)?, state.on(&site)?, streams.on(&site)?.items);
     let shown = wanted.or_else(|| streams.first().map(|stream| stream.name.clone()));
     let filter = ChunkFilter { from: Some(-CHUNKS_SHOWN), ..ChunkFilter::default() };
     let chunks = match &shown {
-        Some(name) => app.service.chunks(id, name, &filter).await.on(&site)?.items,
+        Some(name) => service.chunks(id, name, &filter).await.on(&site)?.items,
         None => Vec::new(),
     };
     let body = html! {
