@@ -80,7 +80,7 @@ pub use explanation::ExplanationJson;
 pub use failure::{FailedCompensationJson, FailureJson};
 pub use failure_group::{FailureDetailJson, FailureFilter, FailureGroupJson, FailureListJson};
 pub use fork::{ForkPlanJson, ForkRequest, PlannedOutputJson};
-pub use hook::{HookFilter, OpenHookJson, WebhookJson};
+pub use hook::{HookFilter, HookKind, OpenHookJson, WebhookJson};
 pub use live::{ByeJson, EndJson, GoneJson, HelloJson, LiveFilter, LiveTopic, ResetJson, RestartedJson};
 pub use operation::{AttemptJson, OperationFilter, OperationJson, RejectionJson};
 pub use output::{OutputJson, OutputQuery, StateJson};

@@ -9,13 +9,16 @@ use super::CommandContext;
 use crate::exit::{CommandError, Exit};
 use crate::naming::find_run;
 use crate::output::bars::Scale;
-use crate::output::ids::short_id;
+use crate::output::ids::{short_id, typed_id};
 use crate::output::symbols::{run_status, status};
 use crate::output::table::width;
 use crate::output::{Align, Console, Look, Table, Tone, one_line, times};
 
 /// The number of operations that are shown.
 const OPERATIONS_MAX: usize = 100;
+
+/// Kinds of operations that are bookkeeping; `run steps --all` shows them.
+const BOOKKEEPING: [&str; 3] = ["compensation", "keep", "tags"];
 
 /// The number of columns of bars.
 const BAR_COLUMNS: usize = 28;
@@ -35,7 +38,8 @@ pub(super) async fn show(context: &CommandContext, text: &str) -> Result<Exit, C
         page: PageRequest { limit: Some(OPERATIONS_MAX), cursor: None },
         ..OperationFilter::default()
     };
-    let page = surface.operations(id, &filter).await?;
+    let mut page = surface.operations(id, &filter).await?;
+    page.items.retain(|operation| !BOOKKEEPING.contains(&operation.kind.as_str()));
     let explanation = surface.explain(id).await?;
     let view = RunPage {
         run: &run,
@@ -73,7 +77,7 @@ impl RunPage<'_> {
             lines.push(look.paint(Tone::Dim, text));
         }
         lines.push(String::new());
-        lines.extend(paragraph(look, "why", &self.explanation.sentence));
+        lines.extend(paragraph(look, "why", &reason(console, program, self.explanation)));
         let next = next::suggestions(look, program, self.run);
         let room = next.iter().map(|(command, _)| width(command)).max().unwrap_or(0);
         for (index, (command, why)) in next.iter().enumerate() {
@@ -134,7 +138,11 @@ pub(super) fn operations_table(
         ("ATTEMPTS", Align::Right),
         ("", Align::Left),
     ]);
-    let scale = Scale::new(run.created_at.0, run.ended_at.map_or(now, |at| at.0), BAR_COLUMNS);
+    // The copied operations of a fork are older than the run.
+    let copied =
+        operations.iter().filter(|_| run.forked_from.is_some()).map(|operation| operation.started_at.0);
+    let begin = copied.chain([run.created_at.0]).min().unwrap_or(run.created_at.0);
+    let scale = Scale::new(begin, run.ended_at.map_or(now, |at| at.0), BAR_COLUMNS);
     for operation in operations {
         let took = operation.ended_at.map_or(now, |at| at.0).since(operation.started_at.0);
         let is_retried = operation.retry_at.is_some() && operation.ended_at.is_none();
@@ -152,6 +160,13 @@ pub(super) fn operations_table(
         ]);
     }
     table.without_empty_columns().lines(look)
+}
+
+/// The reason for the state of a run, with commands as remedies, and times as other commands show them.
+pub(super) fn reason(console: &Console, program: &str, explanation: &ExplanationJson) -> String {
+    let id = typed_id(console.look, explanation.run);
+    let text = explanation.sentence_with(|action| format!("`{program} run {action} {id}`"));
+    times::in_sentence(&console.zone, &text)
 }
 
 /// A label and a text beside it. The first line of the text is wrapped; further ones, such as the two columns of a

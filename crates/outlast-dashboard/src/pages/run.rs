@@ -7,11 +7,12 @@ use maud::{Markup, html};
 use outlast_api::{
     Action, Caller, EventFilter, ExplanationJson, FailureJson, OperationJson, OutputJson, OutputQuery,
     PageRequest, PayloadJson, Problem, ProblemCode, QueryPairs, QueryReader, QueryWriter, RunJson,
-    RunTimeline,
+    RunTimeline, Service,
 };
 use outlast_core::{RunId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::attempt_log::StepLog;
 use super::hooks::webhook_facts;
 use super::problem::{Answer, OnSite};
 use super::run_tabs::{head, tabs};
@@ -158,6 +159,8 @@ pub(crate) struct RunParts {
     children: BTreeMap<u64, ExpandedChild>,
     filter: RowFilter,
     selected: Option<OperationJson>,
+    /// What the selected operation has logged.
+    log: StepLog,
     input: Option<PayloadJson>,
     output: Option<OutputJson>,
     part: RunQueryPart,
@@ -194,6 +197,10 @@ impl RunParts {
             Some(op) => operation_for(app, caller, id, op).await.ok(),
             None => None,
         };
+        let log = match &selected {
+            Some(op) => log_of(&service, id, op).await,
+            None => StepLog::default(),
+        };
         let output = match run.ended_at {
             Some(_) => service.output(id, &OutputQuery::default()).await.ok(),
             None => None,
@@ -212,7 +219,7 @@ impl RunParts {
             })
         });
         let explanation = explanation.ok();
-        Ok(Self { run, explanation, timeline, children, filter, selected, input, output, part })
+        Ok(Self { run, explanation, timeline, children, filter, selected, log, input, output, part })
     }
 
     /// The header of the page.
@@ -397,7 +404,7 @@ impl RunParts {
         html! {
             aside.panel #panel aria-label="Details" {
                 @match &self.selected {
-                    Some(op) => (operation(site, &self.run, op)),
+                    Some(op) => (operation(site, &self.run, op, &self.log)),
                     None => (self.facts(site)),
                 }
             }
@@ -477,8 +484,16 @@ pub(crate) async fn operation_for(
     Ok(operation)
 }
 
-/// An operation: attempts, times, payloads and what can be done.
-pub(crate) fn operation(site: &Site, run: &RunJson, op: &OperationJson) -> Markup {
+/// What an operation has logged: only steps do.
+pub(crate) async fn log_of(service: &Service, run: RunId, op: &OperationJson) -> StepLog {
+    match op.kind.as_str() {
+        "step" => StepLog::read(service, run, op.op).await,
+        _ => StepLog::default(),
+    }
+}
+
+/// An operation: attempts, times, payloads, log and what can be done.
+pub(crate) fn operation(site: &Site, run: &RunJson, op: &OperationJson, log: &StepLog) -> Markup {
     let status = status_of(run, op, site.now);
     let link = |action: &str| site.href(&format!("/runs/{}/{action}?op={}", run.id, op.op));
     let is_open = op.ended_at.is_none() && run.ended_at.is_none();
@@ -519,6 +534,7 @@ pub(crate) fn operation(site: &Site, run: &RunJson, op: &OperationJson) -> Marku
             }
         }
         @if !op.attempts.is_empty() { (attempts(site, op)) }
+        (log.markup(site, run.id, op))
         @for rejected in &op.rejected { p.pre.bad { "Rejected payload: " (rejected.reason) } }
         @if let Some(value) = &op.input { (payload(site, "Input", value)) }
         @if let Some(value) = &op.output { (payload(site, "Output", value)) }

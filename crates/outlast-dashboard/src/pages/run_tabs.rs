@@ -10,7 +10,7 @@ use outlast_api::{
 use outlast_core::RunId;
 
 use super::problem::{Answer, OnSite};
-use super::run::{operation, operation_for, run_id};
+use super::run::{log_of, operation, operation_for, run_id};
 use super::runs::plain_table;
 use crate::actions::run_actions;
 use crate::app::App;
@@ -251,10 +251,11 @@ pub(crate) async fn show_operation(
     let operation_read = operation_for(&app, &site.caller, id, op);
     let (run, found) = futures_util::future::join(app.service.run(id), operation_read).await;
     let (run, found) = (run.on(&site)?, found.on(&site)?);
+    let log = log_of(&app.service_for(&site.caller), id, &found).await;
     let body = html! {
         (head(&site, &run))
         p.crumbs { a href=(site.href(&format!("/runs/{id}?op={op}"))) { "In the timeline" } }
-        section.panel.alone { (operation(&site, &run, &found)) }
+        section.panel.alone { (operation(&site, &run, &found, &log)) }
     };
     Ok(Page::new(format!("#{op} of {}", words::short(id)), body).response(&site))
 }

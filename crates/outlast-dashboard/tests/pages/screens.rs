@@ -5,6 +5,7 @@ use axum::http::Request;
 use outlast::{RunId, Secret};
 use outlast_dashboard::{Caller, DashboardConfig, Role};
 use tower::ServiceExt;
+use tracing_subscriber::layer::SubscriberExt;
 
 use crate::screen_paths::{self, SCHEDULE};
 use crate::setup::{Reply, Shop, approval, checkout, family, nap, patient, secretive};
@@ -98,6 +99,23 @@ async fn the_page_of_a_run_explains_its_state() {
     assert!(quarantined.contains(&format!("href=\"/runs/{failed}/release\"")), "{quarantined}");
     let data = shop.get(&format!("/runs/{completed}/data")).await.body;
     assert!(data.contains("charging") && data.contains("4200"));
+}
+
+#[tokio::test]
+async fn a_step_shows_what_it_has_logged() {
+    let lines = tracing_subscriber::registry().with(outlast::AttemptLogLayer::new());
+    let _subscriber = tracing::subscriber::set_default(lines);
+    let shop = Shop::open().await;
+    let run = shop.settle(&shop.client.start(checkout, 7).await.unwrap()).await;
+    let panel = shop.get(&format!("/runs/{run}?op=0")).await.body;
+    let log = panel.split_once("<section class=\"log\">").unwrap().1.split_once("</section>").unwrap().0;
+    assert_eq!(log.matches("<li").count(), 1, "only its own lines: {log}");
+    assert!(log.contains("data-level=\"WARN\"") && log.contains("asking the &lt;bank&gt;"), "{log}");
+    assert!(log.contains("cents=</span>100"), "{log}");
+    let last = shop.client.operations(run).await.unwrap().last().unwrap().op;
+    let alone = shop.get(&format!("/runs/{run}/ops/{last}")).await.body;
+    assert!(alone.contains("cents=</span>7"), "{alone}");
+    assert!(!shop.get(&format!("/runs/{run}")).await.body.contains("class=\"log\""));
 }
 
 #[tokio::test]

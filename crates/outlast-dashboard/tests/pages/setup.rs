@@ -14,6 +14,7 @@ use tower::ServiceExt;
 
 #[step]
 async fn charge(cents: u64) -> Result<String, StepError> {
+    tracing::warn!(cents, "asking the <bank>");
     match cents {
         0 => Err(StepError::fatal("the card was declined").with_code("card_declined")),
         _ => Ok(format!("{cents} charged")),
