@@ -3,6 +3,7 @@
 mod next;
 
 use outlast::Timestamp;
+use outlast::core::queue::BUILT_IN_PREFIX;
 use outlast_api::{ExplanationJson, OperationFilter, OperationJson, PageRequest, PayloadAmount, RunJson};
 
 use super::CommandContext;
@@ -95,8 +96,10 @@ impl RunPage<'_> {
         let mut facts = Vec::new();
         facts.extend(run.key.as_ref().map(|key| format!("key {}", one_line(key))));
         facts.push(format!("queue {}", one_line(&run.queue)));
-        if !run.tags.is_empty() {
-            let tags: Vec<_> = run.tags.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        // The tags of the engine are shown in other words.
+        let own = run.tags.iter().filter(|(name, _)| !name.starts_with(BUILT_IN_PREFIX));
+        let tags: Vec<_> = own.map(|(name, value)| format!("{name}={value}")).collect();
+        if !tags.is_empty() {
             facts.push(format!("tags {}", one_line(&tags.join(" "))));
         }
         facts.push(format!("started {}", times::ago(now, run.created_at.0)));

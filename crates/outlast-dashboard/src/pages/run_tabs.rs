@@ -8,6 +8,7 @@ use outlast_api::{
     Action, ChunkFilter, ChunkJson, EventFilter, EventJson, PageRequest, QueryPairs, QueryReader, RunJson,
 };
 use outlast_core::RunId;
+use outlast_core::queue::BUILT_IN_PREFIX;
 
 use super::problem::{Answer, OnSite};
 use super::run::{log_of, operation, operation_for, run_id};
@@ -48,10 +49,15 @@ pub(crate) fn head(site: &Site, run: &RunJson) -> Markup {
                 span { span.muted { "started " } (ago(site, run.created_at)) }
                 @if let Some(from) = run.forked_from { span { span.muted { "forked from " } (run_link(site, from)) } }
                 @if let Some(from) = run.restarted_from { span { span.muted { "restarted from " } (run_link(site, from)) } }
-                @for (name, value) in &run.tags { (tag(site, name, value)) }
+                @for (name, value) in own_tags(run) { (tag(site, name, value)) }
             }
         }
     }
+}
+
+/// The tags of the program. Those of the engine are shown in other words.
+fn own_tags(run: &RunJson) -> impl Iterator<Item = (&String, &String)> {
+    run.tags.iter().filter(|(name, _)| !name.starts_with(BUILT_IN_PREFIX))
 }
 
 /// The tabs of a run.

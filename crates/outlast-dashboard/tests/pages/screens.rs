@@ -202,6 +202,7 @@ async fn a_fork_shows_what_it_copied_and_where_it_began() {
     };
     assert_eq!(begin_of_bar("op-0"), 0, "the axis begins with the copied step: {page}");
     assert!(row("op-0").contains("copied"), "{page}");
+    assert!(page.contains("forked from") && !page.contains("outlast:forked_from"), "{page}");
     assert!(begin_of_bar("run") >= 20_000, "the run begins later: {page}");
     assert!(row("run").contains("<title>forked: everything before is a copy"), "{page}");
     let last = shop.client.operations(run).await.unwrap().last().unwrap().op.0;
