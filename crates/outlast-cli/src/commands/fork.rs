@@ -60,7 +60,9 @@ fn print_plan(console: &Console, run: &str, plan: &ForkPlanJson) -> Result<(), C
         console.line(format!("{:>4}  {} {}  gets another outcome", output.op, output.kind, output.name))?;
     }
     plan.open.iter().try_for_each(|open| console.line(operation_line(open, "begins again")))?;
-    plan.later.iter().try_for_each(|later| console.line(operation_line(later, "is requested again, or not")))
+    plan.later
+        .iter()
+        .try_for_each(|later| console.line(operation_line(later, "is dropped, and may be requested again")))
 }
 
 fn operation_line(operation: &PlannedOperationJson, what: &str) -> String {

@@ -67,7 +67,8 @@ async fn output_does_not_depend_on_the_connection() {
     let (direct, remote) = (place.call(fork).await.ok(), served.call(&place, fork).await.ok());
     assert_eq!(direct.out, remote.out);
     assert!(
-        direct.out.contains("copies 1 event,") && direct.out.contains("is requested again, or not"),
+        direct.out.contains("copies 1 event,")
+            && direct.out.contains("is dropped, and may be requested again"),
         "{direct:?}"
     );
     let output = ["run", "fork", "@failed", "--output", "0=\"free\"", "--wait"];
