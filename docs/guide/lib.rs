@@ -35,6 +35,7 @@ pages! {
     LongLives = "long-lives.md",
     Schedules = "schedules.md",
     Fleets = "fleets.md",
+    Secrets = "secrets.md",
     HttpApi = "http-api.md",
     HttpAccess = "access.md",
     HttpBulkAndSchedules = "http-bulk-and-schedules.md",

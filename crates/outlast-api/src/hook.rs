@@ -1,5 +1,8 @@
 //! Open hooks in responses.
 
+use std::fmt;
+use std::str::FromStr;
+
 use outlast_core::RunId;
 use serde::{Deserialize, Serialize};
 
@@ -78,6 +81,57 @@ impl WebhookJson {
     }
 }
 
+/// How payloads reach a hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HookKind {
+    /// By the run and the name of the hook.
+    Name,
+    /// By a token.
+    Token,
+    /// By HTTP requests.
+    Webhook,
+}
+
+impl HookKind {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Name, Self::Token, Self::Webhook];
+
+    /// The name in queries.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Name => "name",
+            Self::Token => "token",
+            Self::Webhook => "webhook",
+        }
+    }
+}
+
+impl fmt::Display for HookKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for HookKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|kind| kind.as_str() == text);
+        found.ok_or_else(|| format!("`{text}` is not a kind of hook; expected name, token or webhook"))
+    }
+}
+
+impl OpenHookJson {
+    /// How payloads reach it.
+    pub fn kind(&self) -> HookKind {
+        match (&self.webhook, self.has_token) {
+            (Some(_), _) => HookKind::Webhook,
+            (None, true) => HookKind::Token,
+            (None, false) => HookKind::Name,
+        }
+    }
+}
+
 /// Which open hooks are listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HookFilter {
@@ -85,6 +139,8 @@ pub struct HookFilter {
     pub name: Option<String>,
     /// Only hooks of runs of this workflow.
     pub workflow: Option<String>,
+    /// Only hooks of this kind.
+    pub kind: Option<HookKind>,
     /// Only hooks of runs that have waited since before this time.
     pub opened_before: Option<Rfc3339>,
     /// The page.
@@ -96,6 +152,7 @@ impl QueryPairs for HookFilter {
         Ok(Self {
             name: reader.text("name")?,
             workflow: reader.text("workflow")?,
+            kind: reader.parse("kind")?,
             opened_before: reader.parse("opened_before")?,
             page: PageRequest::read_query(reader)?,
         })
@@ -104,6 +161,7 @@ impl QueryPairs for HookFilter {
     fn write_query(&self, writer: &mut QueryWriter) {
         writer.set("name", self.name.as_ref());
         writer.set("workflow", self.workflow.as_ref());
+        writer.set("kind", self.kind);
         writer.set("opened_before", self.opened_before);
         self.page.write_query(writer);
     }

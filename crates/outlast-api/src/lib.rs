@@ -80,7 +80,7 @@ pub use explanation::ExplanationJson;
 pub use failure::{FailedCompensationJson, FailureJson};
 pub use failure_group::{FailureDetailJson, FailureFilter, FailureGroupJson, FailureListJson};
 pub use fork::{ForkPlanJson, ForkRequest, PlannedOutputJson};
-pub use hook::{HookFilter, OpenHookJson, WebhookJson};
+pub use hook::{HookFilter, HookKind, OpenHookJson, WebhookJson};
 pub use live::{ByeJson, EndJson, GoneJson, HelloJson, LiveFilter, LiveTopic, ResetJson, RestartedJson};
 pub use operation::{AttemptJson, OperationFilter, OperationJson, RejectionJson};
 pub use output::{OutputJson, OutputQuery, StateJson};
@@ -114,5 +114,5 @@ pub use world::{MeJson, ReadinessJson, WorldJson};
 #[cfg(feature = "service")]
 pub use service::{
     Caller, EventTail, MomentKind, NewAudit, RunMoment, RunTimeline, Service, StartedJson, StreamFollower,
-    StreamFrame, body_without_tokens, preview_schedule,
+    StreamFrame, body_without_tokens, local_minute, preview_schedule,
 };

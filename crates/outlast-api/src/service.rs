@@ -36,10 +36,11 @@ mod start;
 use std::sync::Arc;
 
 use outlast::{Client, SystemClock};
-use outlast_core::{Clock, RunId};
+use outlast_core::{Clock, Payload, RunId};
 use parking_lot::Mutex;
 
 use crate::explanation::ExplanationJson;
+use crate::payload::{PayloadAmount, PayloadJson};
 use crate::problem::Problem;
 use crate::rfc3339::Rfc3339;
 use crate::role::Role;
@@ -47,7 +48,7 @@ use crate::run::RunJson;
 
 pub use audit::NewAudit;
 pub use events::EventTail;
-pub use schedules::preview_schedule;
+pub use schedules::{local_minute, preview_schedule};
 pub use start::StartedJson;
 pub use streams::{StreamFollower, StreamFrame};
 pub use timeline::{MomentKind, RunMoment, RunTimeline};
@@ -82,6 +83,7 @@ pub struct Service {
     statistics: Arc<Mutex<Statistics>>,
     audit: Arc<Mutex<AuditState>>,
     stats: Arc<Mutex<StatsRing>>,
+    hides_payloads: bool,
 }
 
 /// Who makes a request.
@@ -112,7 +114,28 @@ impl Service {
             statistics: Arc::default(),
             audit: Arc::default(),
             stats: Arc::default(),
+            hides_payloads: false,
         }
+    }
+
+    /// The same service for callers who may not see payloads: they get only their sizes, and cannot export histories.
+    pub fn without_payloads(&self) -> Self {
+        Self { hides_payloads: true, ..self.clone() }
+    }
+
+    /// Whether payloads are hidden.
+    pub fn hides_payloads(&self) -> bool {
+        self.hides_payloads
+    }
+
+    /// How much of payloads is shown if this much is wanted.
+    fn amount(&self, wanted: PayloadAmount) -> PayloadAmount {
+        if self.hides_payloads { PayloadAmount::None } else { wanted }
+    }
+
+    /// A stored payload, as much of it as is wanted and may be seen.
+    fn payload(&self, stored: &Payload, wanted: PayloadAmount) -> PayloadJson {
+        convert::payload(&self.client, stored, self.amount(wanted))
     }
 
     /// The client.
@@ -141,7 +164,7 @@ impl Service {
     /// `not_found`.
     pub async fn explain(&self, run: RunId) -> Result<ExplanationJson, Problem> {
         let explanation = self.client.explain(run).await.map_err(of_error)?;
-        convert::explanation(&explanation)
+        convert::explanation(&explanation, self.hides_payloads)
     }
 }
 

@@ -34,6 +34,7 @@ pub mod retried;
 pub mod retry;
 pub mod run;
 pub mod run_map;
+pub mod secret;
 pub mod sql;
 pub mod state;
 pub mod strategy;
@@ -93,6 +94,7 @@ pub use run::{
     StartKey, Started, Status, Stuck, StuckReason, Tags, Wait, complete_counts,
 };
 pub use run_map::{RunMap, RunSet};
+pub use secret::{SECRET_FIELD, SECRET_SHOWN, without_secrets};
 pub use state::{
     CommitTerms, HolderColumns, Position, Readiness, ReadyAt, ReleaseReason, Released, RowChange,
     TurnColumns, Verdict,

@@ -28,6 +28,9 @@ pub use chunk::{Binary, ChunkContent, ChunkError, ChunkKind};
 pub use pack::{Pack, entries_of_pack, read_pack, restarted_pack, write_pack};
 pub use placement::{Placement, Restart, StreamCloser, StreamRow, WriterRow, first_read};
 
+/// The stream with the log lines of attempts.
+pub const LOG_STREAM: &str = "outlast:log";
+
 /// Who wrote an entry of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

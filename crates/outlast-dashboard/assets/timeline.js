@@ -153,11 +153,15 @@ function icon(name) {
   made.append(element("use", { href: timeline().dataset.icons + name }));
   return made;
 }
-function shapeOf([kind, name, from, to, extra]) {
+function shapeOf([kind, name, from, to, extra, title]) {
   const times = { class: name, "data-f": from, "data-t": to };
   if (kind === "bar") return element("rect", { ...times, y: 14 - extra / 2, height: extra, rx: Math.floor(Math.min(extra, 6) / 2) });
   if (kind === "line") return element("line", { ...times, y1: 14, y2: 14 });
-  if (kind === "mark") return element("use", { ...times, href: `#tl-${extra}`, y: 14 });
+  if (kind === "mark") {
+    const mark = element("use", { ...times, href: `#tl-${extra}`, y: 14 });
+    if (title) mark.append(element("title", {}, title));
+    return mark;
+  }
   return element("text", { ...times, y: 18 }, extra);
 }
 function makeRow(row) {

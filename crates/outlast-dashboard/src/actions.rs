@@ -17,7 +17,7 @@ mod start;
 pub(crate) use bulk::{
     BULK_ACTIONS, ask_bulk, ask_stop_bulk, bulk_body, is_supported, show_bulk, start_bulk, stop_bulk,
 };
-pub(crate) use confirm::{CONTROLS, run_actions};
+pub(crate) use confirm::{CONTROLS, run_actions, verb_of};
 pub(crate) use control::{confirm, perform, word_of};
 pub(crate) use fork::{ask_fork, fork};
 pub(crate) use prune::{ask_prune, prune};

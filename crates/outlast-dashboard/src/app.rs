@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use outlast_api::Service;
+use outlast_api::{Caller, Service};
 use tokio::sync::OnceCell;
 
 use crate::assets::Assets;
@@ -37,6 +37,14 @@ impl AppState {
         let (assets, hub, logins) = (Assets::new(), Hub::default(), LoginLimiter::default());
         let secret_loaded = OnceCell::new_with(config.secret.map(|_| ()));
         Self { service, config, assets, secret, hub, logins, secret_loaded }
+    }
+
+    /// The service as a caller may use it: without payloads for those below the role that sees them.
+    pub(crate) fn service_for(&self, caller: &Caller) -> Service {
+        match caller.role.includes(self.config.payload_role) {
+            true => self.service.clone(),
+            false => self.service.without_payloads(),
+        }
     }
 }
 

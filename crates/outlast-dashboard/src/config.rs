@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use outlast_api::Role;
+
 use crate::login::{LoginKeys, SharedKeys};
 
 /// Who may see the dashboard, and what it says about itself.
@@ -11,6 +13,7 @@ pub struct DashboardConfig {
     pub(crate) admission: Admission,
     pub(crate) environment: Option<String>,
     pub(crate) is_read_only: bool,
+    pub(crate) payload_role: Role,
     pub(crate) is_https: bool,
     pub(crate) secret: Option<[u8; 32]>,
     pub(crate) allowed_hosts: Vec<String>,
@@ -52,6 +55,7 @@ impl DashboardConfig {
             admission,
             environment: None,
             is_read_only: false,
+            payload_role: Role::Read,
             is_https: false,
             secret: None,
             allowed_hosts: Vec::new(),
@@ -82,6 +86,13 @@ impl DashboardConfig {
     /// red and those that begin with `stag` in amber, so that nobody takes one for the other.
     pub fn environment(mut self, name: impl Into<String>) -> Self {
         self.environment = Some(name.into());
+        self
+    }
+
+    /// Only people with this role, or a higher one, see payloads: inputs, outputs, states, streams and what is sent to hooks.
+    /// Others see their sizes, and cannot export histories. Unless set, whoever may read sees payloads.
+    pub fn payload_role(mut self, role: Role) -> Self {
+        self.payload_role = role;
         self
     }
 

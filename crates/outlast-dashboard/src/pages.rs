@@ -7,6 +7,7 @@ pub(crate) mod queues;
 pub(crate) mod runs;
 pub(crate) mod search;
 
+pub(crate) mod attempt_log;
 pub(crate) mod run;
 pub(crate) mod run_tabs;
 

@@ -9,6 +9,7 @@ pub(crate) mod shape;
 
 mod bars;
 mod group;
+mod moments;
 pub(crate) mod rows;
 
 mod density;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use outlast::webhook::WebhookSecrets;
+use outlast_api::Role;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::keys::AccessKeys;
@@ -15,6 +16,7 @@ use crate::routes::RouteGroup;
 pub struct Config {
     pub(crate) access: AccessMode,
     pub(crate) is_read_only: bool,
+    pub(crate) payload_role: Role,
     pub(crate) allowed_hosts: Vec<String>,
     /// The routes that do not exist.
     pub(crate) off: BTreeSet<RouteGroup>,
@@ -47,6 +49,7 @@ impl Config {
         Self {
             access,
             is_read_only: false,
+            payload_role: Role::Read,
             allowed_hosts: Vec::new(),
             off: BTreeSet::new(),
             webhook_secrets: WebhookSecrets::new(),
@@ -58,6 +61,14 @@ impl Config {
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.is_read_only = true;
+        self
+    }
+
+    /// Only callers with this role, or a higher one, see payloads: inputs, outputs, states, streams and what is sent to hooks.
+    /// Others get their sizes, and cannot export histories. Unless set, whoever may read sees payloads.
+    #[must_use]
+    pub fn payload_role(mut self, role: Role) -> Self {
+        self.payload_role = role;
         self
     }
 

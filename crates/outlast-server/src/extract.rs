@@ -3,9 +3,10 @@
 use axum::extract::{FromRequestParts, OriginalUri, RawPathParams};
 use axum::http::request::Parts;
 use outlast::RunId;
-use outlast_api::{Caller, Problem, ProblemCode, QueryPairs};
+use outlast_api::{Caller, Problem, ProblemCode, QueryPairs, Service};
 
 use crate::reply::ProblemReply;
+use crate::state::AppState;
 
 /// The query of a request, as a type.
 #[derive(Debug)]
@@ -65,6 +66,19 @@ impl<S: Send + Sync> FromRequestParts<S> for By {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ProblemReply> {
         let caller = parts.extensions.get::<Self>().cloned();
         caller.ok_or_else(|| ProblemReply::new(ProblemCode::Unauthenticated, "the caller is not known"))
+    }
+}
+
+/// The service as the caller may use it.
+#[derive(Debug)]
+pub(crate) struct ServiceOf(pub(crate) Service);
+
+impl FromRequestParts<AppState> for ServiceOf {
+    type Rejection = ProblemReply;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ProblemReply> {
+        let By(caller) = By::from_request_parts(parts, state).await?;
+        Ok(Self(state.service_for(&caller)))
     }
 }
 

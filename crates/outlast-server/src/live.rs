@@ -25,7 +25,8 @@ use run_feed::RunFeed;
 /// The feeds that are in use, and how many streams there may be.
 #[derive(Debug, Default)]
 pub(crate) struct LiveHub {
-    pub(crate) runs: Feeds<RunId, RunFeed>,
+    /// Also by whether payloads are shown.
+    pub(crate) runs: Feeds<(RunId, bool), RunFeed>,
     pub(crate) lists: Feeds<String, ListFeed>,
     pub(crate) permits: Arc<StreamPermits>,
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use outlast::core::Clock;
 use outlast::core::limits::WEBHOOK_WAITING_MAX;
 use outlast::{Client, SystemClock};
-use outlast_api::Service;
+use outlast_api::{Caller, Service};
 use tokio::sync::Semaphore;
 
 use crate::config::Config;
@@ -39,6 +39,14 @@ impl ServerState {
         let state = Arc::new(Self { service, config, live, metrics, rates, held_webhooks, is_sampling });
         state.sample_stats();
         state
+    }
+
+    /// The service as a caller may use it: without payloads for those below the role that sees them.
+    pub(crate) fn service_for(&self, caller: &Caller) -> Service {
+        match caller.role.includes(self.config.payload_role) {
+            true => self.service.clone(),
+            false => self.service.without_payloads(),
+        }
     }
 
     /// Starts to sample the numbers of runs once a minute, until the server is stopped or dropped. A router that is made

@@ -32,6 +32,8 @@ mod queues;
 mod reading;
 #[path = "api/schedules.rs"]
 mod schedules;
+#[path = "api/secrets.rs"]
+mod secrets;
 #[path = "api/served.rs"]
 mod served;
 #[path = "api/starting.rs"]

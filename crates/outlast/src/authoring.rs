@@ -24,6 +24,7 @@ pub(crate) mod registry;
 pub(crate) mod retry;
 #[cfg(feature = "schema")]
 pub(crate) mod schema;
+pub(crate) mod secret;
 pub(crate) mod step;
 pub(crate) mod stream;
 pub(crate) mod transactional;

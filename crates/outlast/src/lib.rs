@@ -116,6 +116,7 @@ pub use authoring::registry::Registry;
 pub use authoring::retry::{retry, retry_with_clock};
 #[cfg(feature = "schema")]
 pub use authoring::schema::{HasSchema, Schema, schema_of};
+pub use authoring::secret::Secret;
 pub use authoring::step::{ByName, Step, StepCode, StepContext, StepDefinition, StepFn, StepHandle};
 pub use authoring::stream::{StepStream, WorkflowStream};
 pub use authoring::workflow::{RunFuture, Workflow, WorkflowDefinition, WorkflowFn, WorkflowHandle};

@@ -9,12 +9,12 @@ mod workflows;
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast::SystemClock;
 use outlast::core::{BuiltInRuns, Clock, RunQuery, Status};
 use outlast::prelude::*;
+use outlast::{OpNumber, SystemClock};
 
 use crate::load::{order, start_with_old_input};
-use crate::workflows::{approval, checkout, rating, restock};
+use crate::workflows::{approval, checkout, import, rating, restock};
 use clock::PastClock;
 use workflows::{
     Booking, backup, catalogue, fulfilment, gallery, hostile, metering, offboarding, report, subscription,
@@ -156,6 +156,7 @@ async fn start_others(client: &Client, visit: usize) -> Result<(), Error> {
         }
         3 => {
             client.by_key("rating-2").send("stars", &5_u8).await?;
+            client.start(import, 2_000).key("import-3").tag("file", "prices.csv").await?;
             for number in [61, 62, 63] {
                 client
                     .start(approval, order(number))
@@ -169,7 +170,12 @@ async fn start_others(client: &Client, visit: usize) -> Result<(), Error> {
             client.start(hostile, "<script>alert(1)</script>".to_owned()).key("<b>key</b>").await?;
             client.start(catalogue, 20).key("catalogue-spring").tag("file", "spring.csv").await.map(drop)
         }
-        _ => client.start(restock, "Rotterdam".to_owned()).key("restock-rotterdam").await.map(drop),
+        _ => {
+            // The bank has confirmed the payment on the phone.
+            let unpaid = client.by_key("trip-lisbon").id().await?;
+            client.fork::<()>(unpaid).with_output(OpNumber(4), &()).await?;
+            client.start(restock, "Rotterdam".to_owned()).key("restock-rotterdam").await.map(drop)
+        }
     }
 }
 

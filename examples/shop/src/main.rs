@@ -12,10 +12,12 @@ use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use outlast::AttemptLogLayer;
 use outlast::core::World;
 use outlast::prelude::*;
 use outlast_dashboard::{DashboardConfig, Service};
 use tokio::net::TcpListener;
+use tracing_subscriber::layer::SubscriberExt;
 
 const HELP: &str = "\
 Usage: cargo run -p shop -- [FILE] [--demo] [--port PORT]
@@ -80,6 +82,9 @@ async fn main() -> Result<(), Error> {
         println!("{HELP}");
         return Ok(());
     };
+    // What steps log is shown beside them.
+    let subscriber = tracing_subscriber::registry().with(AttemptLogLayer::new());
+    tracing::subscriber::set_global_default(subscriber).map_err(|error| Error::msg(error.to_string()))?;
     let listener = listen(arguments.port).await?;
     let url = format!("sqlite:{}", arguments.file);
     if arguments.is_demo {

@@ -50,6 +50,7 @@ async fn release(undo: Undo<Order, String>) -> Result<String, StepError> {
 /// The bank answers on the second or third attempt of some orders, and declines some cards.
 #[step(attempts = 5, initial = "600ms", timeout = "10s")]
 async fn charge(cx: StepContext, order: Order) -> Result<String, StepError> {
+    tracing::info!(order.cents, "asking the bank");
     take(200, 700).await;
     let needs = match order.number % 8 {
         1 => 2,

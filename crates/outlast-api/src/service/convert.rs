@@ -1,9 +1,11 @@
 //! From views of the library to JSON.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use outlast::{Client, Explanation};
-use outlast_core::{Payload, RunFailure, RunView, Timestamp, Wait};
+use outlast_core::{Payload, RunFailure, RunView, Timestamp, Wait, without_secrets};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -73,7 +75,7 @@ fn wait(wait: &Wait) -> WaitJson {
     WaitJson { on: on.into(), op: wait.op().0, name: name.cloned(), queue: queue.cloned(), run, until }
 }
 
-/// A stored payload, as much of it as is wanted. A value that the client's codec cannot decode stays sealed.
+/// A stored payload, as much of it as is wanted, without secrets. A value that the client's codec cannot decode stays sealed.
 pub(super) fn payload(client: &Client, stored: &Payload, amount: PayloadAmount) -> PayloadJson {
     match client.decode(stored.clone()) {
         Ok(plain) if plain.codec().is_none() => plain_payload(&plain, amount),
@@ -83,6 +85,7 @@ pub(super) fn payload(client: &Client, stored: &Payload, amount: PayloadAmount) 
 
 fn plain_payload(plain: &Payload, amount: PayloadAmount) -> PayloadJson {
     let text = String::from_utf8_lossy(plain.bytes());
+    let text = without_secrets(&text);
     let mut shown = PayloadJson {
         codec: "json".into(),
         bytes: plain.bytes().len() as u64,
@@ -117,12 +120,24 @@ fn sealed_payload(stored: &Payload, amount: PayloadAmount) -> PayloadJson {
     }
 }
 
+/// A JSON value as it may be shown: without secrets.
+pub(super) fn shown_json(json: Box<RawValue>) -> Box<RawValue> {
+    match without_secrets(json.get()) {
+        Cow::Borrowed(_) => json,
+        Cow::Owned(shown) => RawValue::from_string(shown).unwrap_or_else(|_| RawValue::NULL.to_owned()),
+    }
+}
+
 /// The fields of explanations that are times.
 const TIMES: [&str; 7] = ["at", "deadline", "expired_at", "overdue_at", "retry_at", "since", "until"];
 
-pub(super) fn explanation(explanation: &Explanation) -> Result<ExplanationJson, Problem> {
-    let written = serde_json::to_value(explanation).and_then(|mut value| {
-        write_times(&mut value);
+pub(super) fn explanation(
+    explanation: &Explanation,
+    hides_payloads: bool,
+) -> Result<ExplanationJson, Problem> {
+    let written = serde_json::to_string(explanation).and_then(|text| {
+        let mut value = serde_json::from_str(&without_secrets(&text))?;
+        write_times(&mut value, hides_payloads);
         serde_json::from_value(value)
     });
     written.map_err(|error| {
@@ -134,15 +149,20 @@ pub(super) fn explanation(explanation: &Explanation) -> Result<ExplanationJson, 
     })
 }
 
-/// Replaces microseconds by RFC 3339, except in details, which belong to the program.
-fn write_times(value: &mut Value) {
+/// Replaces microseconds by RFC 3339, except in details, which belong to the program. They are payloads.
+fn write_times(value: &mut Value, hides_payloads: bool) {
     match value {
-        Value::Array(elements) => elements.iter_mut().for_each(write_times),
+        Value::Array(elements) => {
+            elements.iter_mut().for_each(|element| write_times(element, hides_payloads))
+        }
         Value::Object(fields) => {
+            if hides_payloads {
+                fields.remove("details");
+            }
             for (name, field) in fields.iter_mut().filter(|(name, _)| *name != "details") {
                 match field.as_i64().filter(|_| TIMES.contains(&name.as_str())) {
                     Some(micros) => *field = Rfc3339(Timestamp::from_micros(micros)).to_string().into(),
-                    None => write_times(field),
+                    None => write_times(field, hides_payloads),
                 }
             }
         }

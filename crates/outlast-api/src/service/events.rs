@@ -1,7 +1,7 @@
 //! The events of a run: lists, and what was added since.
 
 use outlast_core::limits::HISTORY_TURNS_READ_MAX;
-use outlast_core::{Event, RunId, TurnRecord};
+use outlast_core::{Event, RunId, TurnRecord, without_secrets};
 use serde_json::value::RawValue;
 
 use super::Service;
@@ -38,7 +38,7 @@ impl Service {
         let plain = EventFilter { page: PageRequest::default(), payloads: None, ..filter.clone() };
         let filters = format!("{run} {}", plain.to_query());
         let cursor = filter.page.cursor(&filters)?;
-        let amount = filter.payloads.unwrap_or_default();
+        let amount = self.amount(filter.payloads.unwrap_or_default());
         let mut events = self.client.events(run).await.map_err(of_error)?;
         events.retain(|view| {
             filter.from.is_none_or(|from| view.number >= from)
@@ -74,7 +74,7 @@ impl Service {
         amount: PayloadAmount,
     ) -> Result<EventTail, Problem> {
         let turns = self.turns_from(run, from).await?;
-        Ok(event_tail(turns, from, amount))
+        Ok(event_tail(turns, from, self.amount(amount)))
     }
 
     /// The events of the turns that begin at a number or later. The number is that of the first event of a turn, or
@@ -90,7 +90,7 @@ impl Service {
         amount: PayloadAmount,
     ) -> Result<EventTail, Problem> {
         let turns = self.client.world().history(run, from, HISTORY_TURNS_READ_MAX).await;
-        Ok(event_tail(turns.map_err(of_world)?, from, amount))
+        Ok(event_tail(turns.map_err(of_world)?, from, self.amount(amount)))
     }
 
     /// The turns from the one on that contains an event. The world finds turns by their first event.
@@ -159,10 +159,10 @@ fn event_json(number: u64, turn: &TurnHead<'_>, event: Event, amount: PayloadAmo
     }
 }
 
-/// The stored form of an event.
+/// The stored form of an event, without secrets.
 fn text_of(event: &Event) -> String {
     let mut text = String::new();
     Event::write_all(std::slice::from_ref(event), &mut text);
     // Without the brackets of the array.
-    text[1..text.len() - 1].to_owned()
+    without_secrets(&text[1..text.len() - 1]).into_owned()
 }

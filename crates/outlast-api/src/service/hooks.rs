@@ -45,8 +45,9 @@ impl Service {
                 None => None,
             };
         }
+        let items = items.into_iter().map(|(hook, _)| hook);
         Ok(ItemPage {
-            items: items.into_iter().map(|(hook, _)| hook).collect(),
+            items: items.filter(|hook| filter.kind.is_none_or(|kind| kind == hook.kind())).collect(),
             next: page.next.map(cursor),
             prev: None,
         })

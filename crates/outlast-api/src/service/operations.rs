@@ -5,8 +5,8 @@ use outlast_core::view::AttemptView;
 use outlast_core::view::operations;
 use outlast_core::{OpNumber, OperationKind, OperationView, Payload, RunId, TurnRecord};
 
+use super::Service;
 use super::problems::of_error;
-use super::{Service, convert};
 use crate::cursor::{Cursor, PageDirection};
 use crate::hook::WebhookJson;
 use crate::operation::{AttemptJson, OperationFilter, OperationJson, RejectionJson};
@@ -77,8 +77,7 @@ impl Service {
     }
 
     pub(super) fn operation_json(&self, view: &OperationView, amount: PayloadAmount) -> OperationJson {
-        let payload =
-            |stored: &Option<_>| stored.as_ref().map(|stored| convert::payload(&self.client, stored, amount));
+        let payload = |stored: &Option<_>| stored.as_ref().map(|stored| self.payload(stored, amount));
         OperationJson {
             op: view.op.0,
             kind: view.kind.as_str().into(),

@@ -6,8 +6,8 @@ use outlast::ErrorKind;
 use outlast_core::{IntoDuration, Outcome, RunId, Timestamp};
 use serde_json::value::RawValue;
 
+use super::Service;
 use super::problems::{of_error, of_world};
-use super::{Service, convert};
 use crate::output::{OutputJson, OutputQuery, StateJson};
 use crate::payload::PayloadAmount;
 use crate::problem::Problem;
@@ -43,9 +43,7 @@ impl Service {
         let now = Timestamp::from_micros(0);
         let outcome = self.client.world().ended(run, now).await.map_err(of_world)?.map(|ended| ended.outcome);
         let (output, failure) = match outcome {
-            Some(Outcome::Completed(output)) => {
-                (Some(convert::payload(&self.client, &output, PayloadAmount::Full)), None)
-            }
+            Some(Outcome::Completed(output)) => (Some(self.payload(&output, PayloadAmount::Full)), None),
             Some(Outcome::Failed(failure) | Outcome::Cancelled(failure)) => (None, Some((&failure).into())),
             None => (None, None),
         };
@@ -61,7 +59,7 @@ impl Service {
         let view = self.client.world().published(run).await.map_err(of_world)?;
         let payload = view.state.as_ref().and_then(|state| state.payload.as_ref());
         Ok(StateJson {
-            state: payload.map(|payload| convert::payload(&self.client, payload, PayloadAmount::Full)),
+            state: payload.map(|payload| self.payload(payload, PayloadAmount::Full)),
             at: view.state.as_ref().map(|state| state.at.into()),
             version: view.state.as_ref().map_or(0, |state| state.version),
             dropped: view.state.as_ref().map_or(0, |state| state.dropped),

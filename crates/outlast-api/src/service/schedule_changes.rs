@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use outlast::{
     CatchUp, Error, ErrorKind, Overlap, ScheduleAnswer, ScheduleBuilder, ScheduleCall, ScheduleHandle,
+    ScheduleInput,
 };
 use outlast_core::limits::{CATCH_UP_MAX, NAME_BYTES_MAX, PRIORITY_MAX};
 use outlast_core::queue::{check_name as check_reserved, check_queue, check_workflow_name};
+use outlast_core::without_secrets;
+use serde_json::value::RawValue;
 
 use super::problems::{check_length, check_name, check_reason, of_error, too_long};
 use super::schedules::not_found;
@@ -66,7 +69,8 @@ impl Service {
         revision: Option<u64>,
     ) -> Result<ScheduleControlledJson, Problem> {
         let handle = self.client.schedule_handle(id);
-        self.schedule_view(&handle).await?;
+        let view = self.schedule_view(&handle).await?;
+        let definition = &with_stored_secrets(definition, &view.input);
         if definition.id.as_ref().is_some_and(|given| given != id) {
             return Err(Problem::field("/id", "it is not the one of the path; schedules keep their names"));
         }
@@ -299,6 +303,18 @@ fn result_of(id: String, result: Result<ScheduleControlledJson, Problem>) -> Sch
 fn stale(id: &str, revision: u64) -> Problem {
     let detail = format!("schedule `{id}` was changed meanwhile: it has revision {revision}; read it again");
     Problem::new(ProblemCode::Stale, detail).with(|problem| problem.etag = Some(format!("\"{revision}\"")))
+}
+
+/// A definition in which the input was left as it is shown has the stored input with its secrets.
+fn with_stored_secrets(definition: &ScheduleDefinition, stored: &ScheduleInput) -> ScheduleDefinition {
+    let mut definition = definition.clone();
+    if let (Some(given), ScheduleInput::Json(stored)) = (&mut definition.input, stored)
+        && given.get() == without_secrets(stored)
+        && let Ok(stored) = RawValue::from_string(stored.clone())
+    {
+        *given = stored;
+    }
+    definition
 }
 
 /// The problem of a definition that was refused. Everything else was checked before, so what is invalid is the input.

@@ -4,7 +4,7 @@ use outlast::{
     CatchUp, ErrorKind, FiringView, Overlap, ScheduleHandle, ScheduleInput, ScheduleTiming, ScheduleView,
 };
 use outlast_core::duration::duration_text;
-use outlast_core::{IntoDuration, RunId, Timestamp};
+use outlast_core::{IntoDuration, RunId, Timestamp, without_secrets};
 use serde_json::value::RawValue;
 
 use super::Service;
@@ -46,14 +46,13 @@ impl Service {
             call = call.after(RunId::from_bits(position));
         }
         let page = call.await.map_err(of_error)?;
-        let now = self.now().0;
         let is_listed = |schedule: &&ScheduleView| {
             filter.workflow.as_ref().is_none_or(|workflow| *workflow == schedule.workflow)
                 && filter.paused.is_none_or(|paused| paused == schedule.paused.is_some())
         };
         let cursor = |run: RunId| Cursor::new(&filters, PageDirection::Next, run.bits()).to_string();
         Ok(ItemPage {
-            items: page.schedules.iter().filter(is_listed).map(|view| schedule(view, now)).collect(),
+            items: page.schedules.iter().filter(is_listed).map(|view| self.schedule_json(view)).collect(),
             next: page.next.map(cursor),
             prev: None,
         })
@@ -69,7 +68,15 @@ impl Service {
     }
 
     pub(super) async fn schedule_of(&self, handle: &ScheduleHandle) -> Result<ScheduleJson, Problem> {
-        Ok(schedule(&self.schedule_view(handle).await?, self.now().0))
+        Ok(self.schedule_json(&self.schedule_view(handle).await?))
+    }
+
+    fn schedule_json(&self, view: &ScheduleView) -> ScheduleJson {
+        let mut json = schedule(view, self.now().0);
+        if self.hides_payloads && json.definition.input.take().is_some() {
+            json.definition.input_omitted = true;
+        }
+        json
     }
 
     pub(super) async fn schedule_view(&self, handle: &ScheduleHandle) -> Result<ScheduleView, Problem> {
@@ -107,6 +114,11 @@ impl Service {
     pub fn preview_schedule(&self, request: &SchedulePreviewRequest) -> Result<SchedulePreviewJson, Problem> {
         preview_schedule(request, self.now())
     }
+}
+
+/// An instant in a time zone, to the minute: `2026-11-20 03:00`. `None` if this machine does not know the zone.
+pub fn local_minute(zone: &str, at: Rfc3339) -> Option<String> {
+    ScheduleTiming::Cron { expression: String::new(), timezone: zone.to_owned() }.local_minute(at.0)
 }
 
 /// The instants of a rule, as this machine's time-zone data has them. It needs no world.
@@ -232,7 +244,9 @@ fn definition(view: &ScheduleView) -> ScheduleDefinition {
         _ => (None, None, None),
     };
     let (input, input_from, input_omitted) = match &view.input {
-        ScheduleInput::Json(json) => (RawValue::from_string(json.clone()).ok(), None, false),
+        ScheduleInput::Json(json) => {
+            (RawValue::from_string(without_secrets(json).into_owned()).ok(), None, false)
+        }
         ScheduleInput::Step(step) => (None, Some(step.clone()), false),
         _ => (None, None, true),
     };

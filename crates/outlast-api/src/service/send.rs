@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::problems::{check_name, of_error, of_payload};
 use super::start::ACTOR_HEADER;
-use super::{Caller, Service};
+use super::{Caller, Service, convert};
 use crate::problem::{Problem, ProblemCode};
 use crate::send::{SendRequest, SentJson};
 
@@ -72,7 +72,7 @@ impl Service {
                     call = call.key(key);
                 }
                 match call.post().await {
-                    Ok(posted) => answer(&posted, time).await?,
+                    Ok(posted) => answer(&posted, time, self.hides_payloads).await?,
                     Err(error) => return Err(self.refused_by(run, error).await),
                 }
             }
@@ -116,7 +116,7 @@ impl Service {
                     call = call.key(key);
                 }
                 match call.post().await {
-                    Ok(posted) => answer(&posted, time).await?,
+                    Ok(posted) => answer(&posted, time, self.hides_payloads).await?,
                     Err(error) if error.kind() == ErrorKind::NotFound => return Err(unknown()),
                     Err(error) if error.kind() == ErrorKind::Conflict => SendOutcome::of("closed"),
                     Err(error) => return Err(self.refused_by(view.run, error).await),
@@ -171,12 +171,17 @@ fn name_of(delivery: TokenDelivery) -> &'static str {
 }
 
 /// Waits for the reply to a payload.
-async fn answer(posted: &PostedAsk<Box<RawValue>>, time: Duration) -> Result<SendOutcome, Problem> {
+async fn answer(
+    posted: &PostedAsk<Box<RawValue>>,
+    time: Duration,
+    hides_payloads: bool,
+) -> Result<SendOutcome, Problem> {
     let delivery = name_of(posted.delivery);
     let why = |error: &Error| Some(error.message().to_owned());
     match posted.reply_within(time).await {
         Ok(reply) => {
-            Ok(SendOutcome { answer: Some("reply"), reply: Some(reply), ..SendOutcome::of(delivery) })
+            let reply = (!hides_payloads).then(|| convert::shown_json(reply));
+            Ok(SendOutcome { answer: Some("reply"), reply, ..SendOutcome::of(delivery) })
         }
         Err(error) if error.code() == Some("rejected") => {
             Ok(SendOutcome { why: why(&error), ..SendOutcome::of("rejected") })

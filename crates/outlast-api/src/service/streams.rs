@@ -9,7 +9,7 @@ use outlast_core::time::event_or_time;
 use outlast_core::{ChunkKind, ChunkOrigin, Clock, EntryBody, RunId, RunWatch, StreamEntry, StreamPage};
 
 use super::problems::{of_error, of_world};
-use super::{Service, convert, machine_time};
+use super::{Service, machine_time};
 use crate::live::RestartedJson;
 use crate::payload::PayloadAmount;
 use crate::problem::Problem;
@@ -111,7 +111,7 @@ impl Service {
             op,
             attempt,
             kind: kind.into(),
-            value: convert::payload(&self.client, &content.payload, amount),
+            value: self.payload(&content.payload, amount),
             superseded: entry.is_superseded,
         })
     }

@@ -55,23 +55,6 @@ impl FilterArgs {
 /// Options of a list of runs.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ListArgs {
-    #[command(flatten)]
-    pub(crate) filter: FilterArgs,
-    /// Only runs with this flag: retrying or cancelling
-    #[arg(long, value_name = "FLAG", help_heading = "Filters")]
-    pub(crate) flag: Option<RunFlag>,
-    /// Only runs that ended since: `2h`, `2026-11-18T04:00:00Z`
-    #[arg(long, value_name = "TIME", help_heading = "Filters")]
-    pub(crate) ended_since: Option<String>,
-    /// Only runs that ended before
-    #[arg(long, value_name = "TIME", help_heading = "Filters")]
-    pub(crate) ended_until: Option<String>,
-    /// Also list runs of Outlast itself, such as schedules
-    #[arg(long, help_heading = "Filters")]
-    pub(crate) built_in: bool,
-    /// Also list steps that were sent to a queue
-    #[arg(long, help_heading = "Filters")]
-    pub(crate) queued_steps: bool,
     /// The oldest first
     #[arg(long)]
     pub(crate) oldest: bool,
@@ -90,6 +73,24 @@ pub(crate) struct ListArgs {
     /// Show the list again every second until interrupted
     #[arg(long, conflicts_with_all = ["all", "cursor"])]
     pub(crate) watch: bool,
+    // After the options, because its heading applies to what follows.
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
+    /// Only runs with this flag: retrying or cancelling
+    #[arg(long, value_name = "FLAG", help_heading = "Filters")]
+    pub(crate) flag: Option<RunFlag>,
+    /// Only runs that ended since: `2h`, `2026-11-18T04:00:00Z`
+    #[arg(long, value_name = "TIME", help_heading = "Filters")]
+    pub(crate) ended_since: Option<String>,
+    /// Only runs that ended before
+    #[arg(long, value_name = "TIME", help_heading = "Filters")]
+    pub(crate) ended_until: Option<String>,
+    /// Also list runs of Outlast itself, such as schedules
+    #[arg(long, help_heading = "Filters")]
+    pub(crate) built_in: bool,
+    /// Also list steps that were sent to a queue
+    #[arg(long, help_heading = "Filters")]
+    pub(crate) queued_steps: bool,
 }
 
 /// Examples of the list.

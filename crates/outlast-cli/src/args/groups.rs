@@ -18,11 +18,11 @@ const GROUPS: [(&str, &[&str]); 4] = [
 
 /// How the help of the program ends.
 pub(super) const ENDING: &str = "\
-Where it connects: --server or --world, OUTLAST_SERVER or OUTLAST_WORLD, the configuration file, DATABASE_URL,
-and then an existing sqlite:.outlast/outlast.db. Only `dev` and `world migrate` create anything.
+Where it connects: --server or --world, OUTLAST_SERVER or OUTLAST_WORLD, the configuration file, \
+DATABASE_URL, and then an existing sqlite:.outlast/outlast.db. Only `dev` and `world migrate` create anything.
 
-Exit codes: 0 done, 1 failure, 2 usage or configuration, 3 not found, 4 not allowed, 5 conflict, 6 timed out,
-7 the awaited run did not complete, 8 world or server unavailable, 130 interrupted.";
+Exit codes: 0 done, 1 failure, 2 usage or configuration, 3 not found, 4 not allowed, 5 conflict, 6 timed \
+out, 7 the awaited run did not complete, 8 world or server unavailable, 130 interrupted.";
 
 /// The command with a help that lists its subcommands in groups.
 pub(crate) fn grouped_help(command: Command) -> Command {
@@ -36,7 +36,7 @@ pub(crate) fn grouped_help(command: Command) -> Command {
             }
         }
     }
-    text.push_str("\nOptions:\n{options}\n\nUse `{name} COMMAND --help` for the options and examples of a command.\n{after-help}");
+    text.push_str("\nOptions:\n{options}\n\nUse `{name} COMMAND --help` for the options and examples of a command.{after-help}");
     command.help_template(text)
 }
 
@@ -55,6 +55,40 @@ mod tests {
         listed.sort_unstable();
         existing.sort_unstable();
         assert_eq!(listed, existing);
+    }
+
+    /// Options of lists and actions are not filters, and what follows a heading of clap belongs to it.
+    #[test]
+    fn only_filters_are_below_the_heading_of_filters() {
+        let mut command = Arguments::command();
+        command.build();
+        for path in
+            [&["list"][..], &["run", "cancel"], &["run", "retry"], &["run", "restart"], &["run", "terminate"]]
+        {
+            let found = path.iter().fold(&command, |command, name| command.find_subcommand(name).unwrap());
+            for argument in found.get_arguments() {
+                let is_filter = argument.get_help_heading() == Some("Filters");
+                let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+                let says_so = help.starts_with("Only runs")
+                    || help.starts_with("Only children")
+                    || help.starts_with("Only descendants")
+                    || help.starts_with("Also list");
+                assert_eq!(is_filter, says_so, "{path:?}: {argument}: {help}");
+            }
+        }
+    }
+
+    /// Help is at most 100 columns wide. Lines of examples that are longer would be broken.
+    #[test]
+    fn examples_are_not_broken() {
+        fn check(command: &Command) {
+            let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in examples.lines().filter(|line| line.starts_with("  ")) {
+                assert!(line.chars().count() <= 96, "{}: {line}", command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Arguments::command());
     }
 
     #[test]

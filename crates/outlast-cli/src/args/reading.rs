@@ -1,6 +1,7 @@
 //! The arguments of commands that read hooks, failures, workers and workflows.
 
 use clap::{Args, Subcommand};
+use outlast_api::HookKind;
 
 /// What can be asked about hooks.
 #[derive(Debug, Subcommand)]
@@ -19,6 +20,9 @@ pub(crate) struct HookListArgs {
     /// Only hooks of runs of this workflow
     #[arg(long, short, value_name = "NAME")]
     pub(crate) workflow: Option<String>,
+    /// Only hooks of this kind: name, token or webhook
+    #[arg(long, value_name = "KIND")]
+    pub(crate) kind: Option<HookKind>,
     /// How many hooks
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
     pub(crate) limit: u32,

@@ -39,11 +39,11 @@ pub(crate) enum RunCommand {
     Cancel(Box<ControlArgs>),
     /// End runs without asking their code
     Terminate {
-        #[command(flatten)]
-        control: Box<ControlArgs>,
         /// Run the registered compensations first
         #[arg(long)]
         compensating: bool,
+        #[command(flatten)]
+        control: Box<ControlArgs>,
     },
     /// Hold runs back
     Pause(Box<ControlArgs>),
@@ -55,6 +55,7 @@ pub(crate) enum RunCommand {
     #[command(after_help = RETRY_EXAMPLES)]
     Retry(Box<RetryArgs>),
     /// Start a new run with the workflow and input of another
+    #[command(after_help = RESTART_EXAMPLES)]
     Restart(Box<RestartArgs>),
     /// Start a new run with the events of another before an event, or with other outputs
     #[command(after_help = FORK_EXAMPLES)]
@@ -194,8 +195,6 @@ pub(crate) struct ControlArgs {
     /// The runs: ids, parts of ids, keys, @last, @failed
     #[arg(value_name = "RUN", conflicts_with_all = ["status", "open", "mark", "workflow", "queue", "parent", "root", "tag", "since", "until", "text"])]
     pub(crate) runs: Vec<String>,
-    #[command(flatten)]
-    pub(crate) filter: FilterArgs,
     /// The reason, which the history shows
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
@@ -211,6 +210,9 @@ pub(crate) struct ControlArgs {
     /// At most this many runs per second, with filters
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rate: Option<u32>,
+    // Last, because its heading applies to what follows.
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
 }
 
 /// The end of sleeps.
@@ -226,8 +228,6 @@ pub(crate) struct WakeArgs {
 /// A retry.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RetryArgs {
-    #[command(flatten)]
-    pub(crate) control: ControlArgs,
     /// Continue from this operation, not from the one that failed; for one run
     #[arg(long, value_name = "OP")]
     pub(crate) from: Option<u64>,
@@ -237,19 +237,21 @@ pub(crate) struct RetryArgs {
     /// Also attempt steps again that are attempted at most once
     #[arg(long)]
     pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) control: ControlArgs,
 }
 
 /// A restart.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RestartArgs {
-    #[command(flatten)]
-    pub(crate) control: ControlArgs,
     /// Another input: JSON, @FILE or -; for one run
     #[arg(long, value_name = "INPUT")]
     pub(crate) input: Option<String>,
     /// Wait for the output of the new run and print it
     #[arg(long)]
     pub(crate) wait: bool,
+    #[command(flatten)]
+    pub(crate) control: ControlArgs,
 }
 
 /// A fork.
@@ -364,14 +366,20 @@ Examples:
   outlast run retry order-42 --dry-run              what would run again
   outlast run retry order-42 --reason 'the bank is open again'
   outlast run retry order-42 --from 3               from operation 3 on
-  outlast run retry -w checkout --since 1d          all that failed in the last day; shows them, and asks";
+  outlast run retry -w checkout --since 1d          all of the last day; shows them, and asks";
+
+/// Examples of a restart.
+pub(super) const RESTART_EXAMPLES: &str = "\
+Examples:
+  outlast run restart order-42                      the same input
+  outlast run restart order-42 --input @order.json --wait";
 
 /// Examples of forks.
 pub(super) const FORK_EXAMPLES: &str = "\
 Examples:
   outlast run events order-42                       the events with their numbers
   outlast run fork order-42 --event 7 --dry-run     what would run again
-  outlast run fork order-42 --event 7 --wait        the events before event 7, then as the code is now
+  outlast run fork order-42 --event 7 --wait        with the events before event 7
   outlast run fork order-42 --output 3=120          what if operation 3 had returned 120?";
 
 /// Examples of an action.

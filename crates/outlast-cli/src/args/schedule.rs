@@ -224,13 +224,13 @@ pub(crate) struct PreviewArgs {
 }
 
 const CREATE_EXAMPLES: &str = r#"Examples:
-  outlast schedule create nightly -w report --cron '0 3 * * MON-FRI' --zone Europe/Berlin --input '"sales"'
+  outlast schedule create nightly -w report --cron '0 3 * * MON-FRI' --zone Europe/Berlin
   outlast schedule create poll -w poll --every 30s --jitter 5s --overlap skip --catch-up none"#;
 
 const UPDATE_EXAMPLES: &str = "\
 Examples:
   outlast schedule update nightly --cron '0 4 * * *'
-  outlast schedule update nightly --input @report.json --revision 3    only if nobody changed it meanwhile";
+  outlast schedule update nightly --input @report.json --revision 3    unless changed meanwhile";
 
 const BACKFILL_EXAMPLES: &str = "\
 Examples:

@@ -69,6 +69,9 @@ pub(crate) struct ServeArgs {
     /// Refuse all changes
     #[arg(long)]
     pub(crate) read_only: bool,
+    /// Who sees inputs, outputs and other payloads: this role and higher ones
+    #[arg(long, value_name = "ROLE", default_value = "read")]
+    pub(crate) payload_role: Role,
     /// A secret for the signatures of webhooks, by its name: a file with one secret per line, the newest first; may be
     /// repeated
     #[arg(long, value_name = "NAME=FILE")]
@@ -157,7 +160,7 @@ Examples:
 pub(super) const SERVE_EXAMPLES: &str = "\
 Examples:
   outlast serve --world postgres://app@db/shop --keys keys.json
-  outlast serve --identity-header X-Forwarded-Email --trusted-proxy 10.0.0.7 --listen 10.0.0.8:4700
+  outlast serve --identity-header X-Forwarded-Email --trusted-proxy 10.0.0.7
   outlast serve --keys keys.json --socket /run/outlast/outlast.sock
   outlast serve --keys keys.json --webhook-secret-file stripe=stripe.secret
   outlast serve --insecure-no-auth     on this machine only, for a test";
@@ -165,7 +168,7 @@ Examples:
 /// Examples of `mcp`.
 pub(super) const MCP_EXAMPLES: &str = "\
 Examples:
-  outlast mcp --world sqlite:shop.db              for the configuration of an assistant: it starts this command
+  outlast mcp --world sqlite:shop.db              what an assistant is configured to start
   outlast mcp --server https://outlast.example.com --access-key-file reader.key
   outlast mcp --allow-actions                     and lets it change runs";
 

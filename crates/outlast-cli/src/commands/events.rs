@@ -55,7 +55,7 @@ pub(super) fn event_line(console: &Console, event: &EventJson) -> String {
     };
     let (number, time) = (format!("{:>4}", event.number), console.zone.precise(event.at.0));
     let (number, time) = (look.paint(Tone::Dim, number), look.paint(Tone::Dim, time));
-    let kind = look.paint(tone, format!("{:<22}", one_line(&event.kind)));
+    let kind = look.paint(tone, format!("{:<24}", one_line(&event.kind)));
     let data = safe_json(event.data.get());
     let data = one_line(data.trim());
     let line = format!("{number}  {time}  {op:>4}  {kind}  {}", look.paint(Tone::Dim, data));

@@ -1,7 +1,7 @@
 //! `explain`: why a run is in its current state.
 
 use super::CommandContext;
-use super::show::paragraph;
+use super::show::{paragraph, reason};
 use crate::exit::{CommandError, Exit};
 use crate::naming::find_run;
 use crate::output::symbols::status;
@@ -23,7 +23,7 @@ pub(super) async fn explain(context: &CommandContext, text: &str) -> Result<Exit
             look.paint(Tone::Strong, title),
             status(look, &explanation.status)
         ))?;
-        console.lines(paragraph(look, "why", &explanation.sentence))?;
+        console.lines(paragraph(look, "why", &reason(console, &context.name, &explanation)))?;
     }
     Ok(Exit::Done)
 }

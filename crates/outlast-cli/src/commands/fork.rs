@@ -54,12 +54,15 @@ fn read_output(text: &str) -> Result<(u64, Box<RawValue>), CommandError> {
 fn print_plan(console: &Console, run: &str, plan: &ForkPlanJson) -> Result<(), CommandError> {
     console.document(plan)?;
     let (event, dropped) = (plan.event, plan.dropped_events);
-    console.line(format!("would fork {run} at event {event}: copies {event} events, drops {dropped}"))?;
+    let events = if event == 1 { "event" } else { "events" };
+    console.line(format!("would fork {run} at event {event}: copies {event} {events}, drops {dropped}"))?;
     for output in &plan.outputs {
         console.line(format!("{:>4}  {} {}  gets another outcome", output.op, output.kind, output.name))?;
     }
     plan.open.iter().try_for_each(|open| console.line(operation_line(open, "begins again")))?;
-    plan.later.iter().try_for_each(|later| console.line(operation_line(later, "is decided anew")))
+    plan.later
+        .iter()
+        .try_for_each(|later| console.line(operation_line(later, "is dropped, and may be requested again")))
 }
 
 fn operation_line(operation: &PlannedOperationJson, what: &str) -> String {

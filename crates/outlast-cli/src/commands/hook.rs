@@ -13,7 +13,7 @@ pub(super) async fn list(context: &CommandContext, args: &HookListArgs) -> Resul
     let (console, surface) = (&context.console, context.surface().await?);
     let page = PageRequest { limit: Some(PageRequest::LIMIT_MAX), cursor: None };
     let (name, workflow) = (args.name.clone(), args.workflow.clone());
-    let mut filter = HookFilter { name, workflow, opened_before: None, page };
+    let mut filter = HookFilter { name, workflow, kind: args.kind, opened_before: None, page };
     let mut hooks = surface.hooks(&filter).await?;
     while hooks.items.len() < args.limit as usize
         && let Some(next) = hooks.next.take()

@@ -5,6 +5,7 @@ mod listen;
 mod site;
 
 use outlast::Client;
+use outlast_api::Role;
 use outlast_server::{AccessKeys, Config, TrustedProxy, router, start_built_ins};
 use tokio_util::sync::CancellationToken;
 
@@ -24,6 +25,8 @@ pub(super) struct ServerPlan {
     /// What the pages show; without it there are none.
     pub(super) pages: Option<PageOptions>,
     pub(super) is_read_only: bool,
+    /// Who sees payloads.
+    pub(super) payload_role: Role,
     pub(super) allowed_hosts: Vec<String>,
     /// The secrets of webhooks with their names; without it requests to webhooks are not accepted.
     pub(super) webhooks: Option<Vec<(String, String)>>,
@@ -39,6 +42,7 @@ impl ServerPlan {
             callers: Callers::Local,
             pages: Some(PageOptions::default()),
             is_read_only: false,
+            payload_role: Role::Read,
             allowed_hosts: Vec::new(),
             webhooks: Some(Vec::new()),
             has_api: true,
@@ -49,7 +53,7 @@ impl ServerPlan {
 
     /// The configuration of the API.
     fn api_config(&self) -> Config {
-        let mut config = self.callers.api_config();
+        let mut config = self.callers.api_config().payload_role(self.payload_role);
         for host in &self.allowed_hosts {
             config = config.allow_host(host);
         }
@@ -150,6 +154,7 @@ fn plan(args: &ServeArgs) -> Result<ServerPlan, CommandError> {
     let pages = PageOptions {
         environment: args.environment.clone(),
         is_read_only: args.read_only,
+        payload_role: args.payload_role,
         is_https: is_encrypted,
         allowed_hosts: allowed_hosts.clone(),
     };
@@ -165,6 +170,7 @@ fn plan(args: &ServeArgs) -> Result<ServerPlan, CommandError> {
         callers,
         pages,
         is_read_only: args.read_only,
+        payload_role: args.payload_role,
         allowed_hosts,
         webhooks,
         has_api,
@@ -241,6 +247,7 @@ mod tests {
             base_url: None,
             base_path: None,
             read_only: false,
+            payload_role: Role::Read,
             webhook_secret_file: Vec::new(),
             no_webhooks: false,
             insecure_no_auth: false,

@@ -3,19 +3,23 @@
 mod next;
 
 use outlast::Timestamp;
+use outlast::core::queue::BUILT_IN_PREFIX;
 use outlast_api::{ExplanationJson, OperationFilter, OperationJson, PageRequest, PayloadAmount, RunJson};
 
 use super::CommandContext;
 use crate::exit::{CommandError, Exit};
 use crate::naming::find_run;
 use crate::output::bars::Scale;
-use crate::output::ids::short_id;
+use crate::output::ids::{short_id, typed_id};
 use crate::output::symbols::{run_status, status};
 use crate::output::table::width;
 use crate::output::{Align, Console, Look, Table, Tone, one_line, times};
 
 /// The number of operations that are shown.
 const OPERATIONS_MAX: usize = 100;
+
+/// Kinds of operations that are bookkeeping; `run steps --all` shows them.
+const BOOKKEEPING: [&str; 3] = ["compensation", "keep", "tags"];
 
 /// The number of columns of bars.
 const BAR_COLUMNS: usize = 28;
@@ -35,7 +39,8 @@ pub(super) async fn show(context: &CommandContext, text: &str) -> Result<Exit, C
         page: PageRequest { limit: Some(OPERATIONS_MAX), cursor: None },
         ..OperationFilter::default()
     };
-    let page = surface.operations(id, &filter).await?;
+    let mut page = surface.operations(id, &filter).await?;
+    page.items.retain(|operation| !BOOKKEEPING.contains(&operation.kind.as_str()));
     let explanation = surface.explain(id).await?;
     let view = RunPage {
         run: &run,
@@ -73,7 +78,7 @@ impl RunPage<'_> {
             lines.push(look.paint(Tone::Dim, text));
         }
         lines.push(String::new());
-        lines.extend(paragraph(look, "why", &self.explanation.sentence));
+        lines.extend(paragraph(look, "why", &reason(console, program, self.explanation)));
         let next = next::suggestions(look, program, self.run);
         let room = next.iter().map(|(command, _)| width(command)).max().unwrap_or(0);
         for (index, (command, why)) in next.iter().enumerate() {
@@ -91,8 +96,10 @@ impl RunPage<'_> {
         let mut facts = Vec::new();
         facts.extend(run.key.as_ref().map(|key| format!("key {}", one_line(key))));
         facts.push(format!("queue {}", one_line(&run.queue)));
-        if !run.tags.is_empty() {
-            let tags: Vec<_> = run.tags.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        // The tags of the engine are shown in other words.
+        let own = run.tags.iter().filter(|(name, _)| !name.starts_with(BUILT_IN_PREFIX));
+        let tags: Vec<_> = own.map(|(name, value)| format!("{name}={value}")).collect();
+        if !tags.is_empty() {
             facts.push(format!("tags {}", one_line(&tags.join(" "))));
         }
         facts.push(format!("started {}", times::ago(now, run.created_at.0)));
@@ -134,7 +141,11 @@ pub(super) fn operations_table(
         ("ATTEMPTS", Align::Right),
         ("", Align::Left),
     ]);
-    let scale = Scale::new(run.created_at.0, run.ended_at.map_or(now, |at| at.0), BAR_COLUMNS);
+    // The copied operations of a fork are older than the run.
+    let copied =
+        operations.iter().filter(|_| run.forked_from.is_some()).map(|operation| operation.started_at.0);
+    let begin = copied.chain([run.created_at.0]).min().unwrap_or(run.created_at.0);
+    let scale = Scale::new(begin, run.ended_at.map_or(now, |at| at.0), BAR_COLUMNS);
     for operation in operations {
         let took = operation.ended_at.map_or(now, |at| at.0).since(operation.started_at.0);
         let is_retried = operation.retry_at.is_some() && operation.ended_at.is_none();
@@ -152,6 +163,13 @@ pub(super) fn operations_table(
         ]);
     }
     table.without_empty_columns().lines(look)
+}
+
+/// The reason for the state of a run, with commands as remedies, and times as other commands show them.
+pub(super) fn reason(console: &Console, program: &str, explanation: &ExplanationJson) -> String {
+    let id = typed_id(console.look, explanation.run);
+    let text = explanation.sentence_with(|action| format!("`{program} run {action} {id}`"));
+    times::in_sentence(&console.zone, &text)
 }
 
 /// A label and a text beside it. The first line of the text is wrapped; further ones, such as the two columns of a

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
-use outlast::Timestamp;
+use outlast::{IntoDuration, Timestamp};
+use outlast_api::Rfc3339;
 
 /// A duration with its two largest units: `3 m 2 s`, `12.4 s`, `85 ms`.
 pub(crate) fn duration(duration: Duration) -> String {
@@ -53,6 +54,32 @@ fn rough(duration: Duration) -> String {
     }
 }
 
+/// A sentence of the engine with its times in a zone, and its durations as others are shown: `1d2h` becomes `1 d 2 h`.
+pub(crate) fn in_sentence(zone: &Zone, text: &str) -> String {
+    // What follows the first line is a table.
+    let (sentence, rest) = text.split_at(text.find('\n').unwrap_or(text.len()));
+    let word_of = |word: &str| {
+        let opened = word.trim_start_matches('(');
+        let plain = opened.trim_end_matches([',', '.', ':', ';', ')']);
+        let shown = match plain.parse::<Rfc3339>() {
+            Ok(time) => Some(zone.second(time.0)),
+            Err(_) => two_units(plain),
+        };
+        let (begin, end) = (&word[..word.len() - opened.len()], &opened[plain.len()..]);
+        shown.map_or_else(|| word.to_owned(), |shown| format!("{begin}{shown}{end}"))
+    };
+    let words: Vec<_> = sentence.split(' ').map(word_of).collect();
+    words.join(" ") + rest
+}
+
+/// A duration such as `1d2h1m`; `None` if it is something else.
+fn two_units(word: &str) -> Option<String> {
+    let has_two_units = word.chars().filter(char::is_ascii_alphabetic).count() > 1;
+    let is_duration =
+        has_two_units && word.starts_with(|first: char| first.is_ascii_digit()) && !word.contains("ms");
+    word.into_duration().ok().filter(|_| is_duration).map(duration)
+}
+
 /// The zone in which times are shown.
 #[derive(Clone, Debug)]
 pub(crate) struct Zone(TimeZone);
@@ -84,6 +111,14 @@ impl Zone {
         }
     }
 
+    /// A time with seconds: `2026-11-18 04:26:31`.
+    fn second(&self, at: Timestamp) -> String {
+        match jiff::Timestamp::from_microsecond(at.as_micros()) {
+            Ok(time) => time.to_zoned(self.0.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
+            Err(_) => at.to_string(),
+        }
+    }
+
     /// A time with milliseconds: `2026-11-18 04:26:31.123`.
     pub(crate) fn precise(&self, at: Timestamp) -> String {
         match jiff::Timestamp::from_microsecond(at.as_micros()) {
@@ -106,6 +141,16 @@ mod tests {
         assert_eq!(of(182_000), "3 m 2 s");
         assert_eq!(of(3_600_000), "1 h");
         assert_eq!(of(86_400_000 * 3 + 3_600_000 * 4), "3 d 4 h");
+    }
+
+    #[test]
+    fn sentences_have_times_of_the_zone_and_durations_with_two_units() {
+        let zone = Zone::named("Europe/Berlin").unwrap();
+        let text = "It failed at 2026-11-18T13:37:56Z (1d2h1m ago), step `s1d2h`: v2 after 90s.\n  2026-11-18T13:37:56Z";
+        assert_eq!(
+            in_sentence(&zone, text),
+            "It failed at 2026-11-18 14:37:56 (1 d 2 h ago), step `s1d2h`: v2 after 90s.\n  2026-11-18T13:37:56Z"
+        );
     }
 
     #[test]

@@ -196,6 +196,27 @@ fn a_server_has_pages_behind_a_login_with_its_access_keys() {
 }
 
 #[test]
+fn payloads_are_for_the_role_that_may_see_them() {
+    let folder = tempfile::tempdir().unwrap();
+    migrate(folder.path());
+    let start = ["start", "nap", "\"canary\"", "--version", "1"];
+    assert!(program(folder.path(), &start, &[WORLD]).output().unwrap().status.success());
+    let seen_by = |role: &str| {
+        let arguments =
+            ["--identity-header", "X-User", "--trusted-proxy", "127.0.0.1", "--identity-role", role];
+        let arguments = [&arguments[..], &["--payload-role", "operate"]].concat();
+        let server = ServerProcess::serve(folder.path(), &arguments);
+        let get = |path: &str| server.get(path, "X-User: ada\r\n").body;
+        let runs = get("/api/runs");
+        let run = runs[runs.find("run_").unwrap()..].split('"').next().unwrap().to_owned();
+        let paths = [format!("/api/runs/{run}/events?payloads=full"), format!("/runs/{run}")];
+        paths.map(|path| get(&path).contains("canary"))
+    };
+    assert_eq!(seen_by("read"), [false, false]);
+    assert_eq!(seen_by("operate"), [true, true]);
+}
+
+#[test]
 fn a_trusted_proxy_names_the_person() {
     let folder = tempfile::tempdir().unwrap();
     let with = |proxy: &str| {

@@ -66,7 +66,11 @@ async fn output_does_not_depend_on_the_connection() {
     let fork = &["run", "fork", "s-1", "--event", "1", "--dry-run"];
     let (direct, remote) = (place.call(fork).await.ok(), served.call(&place, fork).await.ok());
     assert_eq!(direct.out, remote.out);
-    assert!(direct.out.contains("copies 1 events") && direct.out.contains("is decided anew"), "{direct:?}");
+    assert!(
+        direct.out.contains("copies 1 event,")
+            && direct.out.contains("is dropped, and may be requested again"),
+        "{direct:?}"
+    );
     let output = ["run", "fork", "@failed", "--output", "0=\"free\"", "--wait"];
     let forked = served.call(&place, &output).await.ok();
     assert!(forked.out.contains("free"), "{forked:?}");

@@ -6,6 +6,12 @@ use outlast_api::{Action, RunJson};
 use crate::site::Site;
 use crate::ui::parts::icon;
 
+/// The verb of an action, as its button says it.
+pub(crate) fn verb_of(action: Action) -> &'static str {
+    let control = CONTROLS.iter().find(|control| control.action == action);
+    control.map_or(action.as_str(), |control| control.verb)
+}
+
 /// An action on one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Control {

@@ -115,14 +115,14 @@ fn plan_of(plan: Option<&Result<ForkPlanJson, Problem>>) -> Markup {
         Some(Ok(plan)) => html! {
             p { (words::counted(plan.event, "event")) " are kept, " (words::counted(plan.dropped_events, "event"))
                 " are dropped." }
-            (operations("These begin again:", &plan.open))
+            (operations("In progress there; these begin again:", &plan.open))
             @if !plan.outputs.is_empty() {
                 p { "These get another outcome:" }
                 ul { @for output in &plan.outputs {
                     li { "#" (output.op) " " (output.kind) " " span.strong { (output.name) } }
                 } }
             }
-            (operations("About these the workflow decides anew:", &plan.later))
+            (operations("Dropped; the workflow may request these again:", &plan.later))
         },
     }
 }

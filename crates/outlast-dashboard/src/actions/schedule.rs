@@ -13,11 +13,12 @@ use super::SentForm;
 use super::control::{refuse_action, word_of};
 use crate::app::App;
 use crate::pages::problem::{Answer, OnSite, Refusal, problem_box};
+use crate::pages::schedules::instants;
 use crate::site::Site;
 use crate::ui::command::{as_command, curl, quoted};
 use crate::ui::fields::{Field, token};
 use crate::ui::layout::Page;
-use crate::ui::parts::{ago, at, icon, segment};
+use crate::ui::parts::{at, icon, segment};
 use crate::ui::words;
 
 /// An action on one schedule.
@@ -83,7 +84,10 @@ impl ScheduleControl {
         match self.action {
             Action::PauseSchedule => schedule.paused.is_none(),
             Action::ResumeSchedule => schedule.paused.is_some(),
-            Action::UpdateSchedule => schedule.definition.input_from.is_none(),
+            Action::UpdateSchedule => {
+                // The form writes the input, so it must know it.
+                schedule.definition.input_from.is_none() && !schedule.definition.input_omitted
+            }
             _ => true,
         }
     }
@@ -107,7 +111,7 @@ fn href(site: &Site, id: &str) -> String {
 /// `GET /schedules/{id}/pause` and the like.
 pub(crate) async fn ask_schedule(State(app): State<App>, site: Site, Path(id): Path<String>) -> Answer {
     let control = control_of(&site)?;
-    let schedule = app.service.schedule(&id).await.on(&site)?;
+    let schedule = app.service_for(&site.caller).schedule(&id).await.on(&site)?;
     confirm(&site, control, &schedule, &SentForm::default(), None)
 }
 
@@ -218,7 +222,7 @@ async fn backfill(app: &App, site: &Site, control: &ScheduleControl, id: &str, f
         }
         (Err(problem), _) | (_, Err(problem)) => Err(problem),
     };
-    let schedule = app.service.schedule(id).await.on(site)?;
+    let schedule = app.service_for(&site.caller).schedule(id).await.on(site)?;
     match result {
         Ok(filled) if dry_run => {
             let shown = html! {
@@ -254,7 +258,7 @@ pub(crate) async fn ask_schedule_change(
     Path(id): Path<String>,
 ) -> Answer {
     control_of(&site)?;
-    let schedule = app.service.schedule(&id).await.on(&site)?;
+    let schedule = app.service_for(&site.caller).schedule(&id).await.on(&site)?;
     let form = SentForm::of_pairs(fields_of(&schedule));
     form_page(&app, &site, &form, Some(&id), None).await
 }
@@ -302,7 +306,7 @@ async fn replace(app: &App, site: &Site, id: &str, form: &SentForm) -> Answer {
         return form_page(app, site, form, Some(id), None).await;
     }
     let revision = form.text("revision").and_then(|revision| revision.parse().ok());
-    let old = app.service.schedule(id).await.on(site)?.definition;
+    let old = app.service_for(&site.caller).schedule(id).await.on(site)?.definition;
     let replaced = match definition(form) {
         // What the form does not show stays as it is.
         Ok(new) => {
@@ -428,7 +432,7 @@ fn fields(app: &App, site: &Site, form: &SentForm, id: Option<&str>, workflows: 
     html! {
         @match id {
             Some(_) => input type="hidden" name="revision" value=(form.text("revision").unwrap_or_default());,
-            None => (field("id", "Name", "Names the schedule for ever, such as nightly-report.").line()),
+            None => (field("id", "Name", "Such as nightly-report. It cannot be changed later.").line()),
         }
         div.pair {
             (field("cron", "Cron expression", "Minute, hour, day, month, weekday: 0 3 * * MON-FRI").line())
@@ -468,7 +472,7 @@ fn preview(app: &App, site: &Site, form: &SentForm) -> Markup {
         Ok(found) => html! {
             div.preview role="status" {
                 p { (icon(site, "schedule")) " " span.strong { (found.description) } }
-                ol.instants { @for instant in &found.instants { li { (at(*instant)) " " span.muted { (ago(site, *instant)) } span.muted.small { (crate::ui::parts::moment(*instant)) } } } }
+                (instants(site, found.zone.as_deref(), &found.instants))
             }
         },
         Err(problem) => problem_box(site, &problem),

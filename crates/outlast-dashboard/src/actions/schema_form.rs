@@ -1,11 +1,12 @@
 //! Forms made of the JSON Schema of an input.
 //!
-//! A form has a field for each property of an object, if all of them are texts, numbers, truth values or choices;
+//! A form has a field for each property of an object, if all of them are texts, numbers, truth values, choices or secret texts;
 //! otherwise the input is written as JSON. It checks what must be there, types, choices and ranges; the rest is for the
 //! worker's check.
 
 use maud::{Markup, html};
 use outlast_api::Problem;
+use outlast_core::secret::SECRET_FIELD;
 use serde_json::{Number, Value};
 
 use super::SentForm;
@@ -35,6 +36,8 @@ enum FieldKind {
     Number,
     Truth,
     Choice(Vec<String>),
+    /// A text that is never shown.
+    Secret,
 }
 
 impl SchemaForm {
@@ -107,6 +110,8 @@ impl SchemaField {
                         @if !self.is_required { option value="" { "–" } }
                         @for choice in choices { option value=(choice) selected[choice == value] { (choice) } }
                     },
+                    // What was typed is not sent back.
+                    FieldKind::Secret => input type="password" id=(id) name=(id) autocomplete="off" aria-describedby=(hint);,
                     _ => input type="text" id=(id) name=(id) value=(value) inputmode=[mode] autocomplete="off"
                         spellcheck="false" aria-describedby=(hint);,
                 }
@@ -122,6 +127,7 @@ impl SchemaField {
         };
         let json = match &self.kind {
             FieldKind::Text => Value::from(text).to_string(),
+            FieldKind::Secret => format!("{{\"{SECRET_FIELD}\":{}}}", Value::from(text)),
             FieldKind::Truth if matches!(text, "true" | "false") => text.to_owned(),
             FieldKind::Truth => return Err(self.refused("choose true or false")),
             FieldKind::Choice(choices) if choices.iter().any(|choice| choice == text) => {
@@ -193,6 +199,9 @@ fn field_kind<'a>(root: &'a Value, property: &'a Value) -> Option<(FieldKind, &'
         let only = others.next().filter(|_| others.next().is_none() && choices.len() == 2)?;
         return field_kind(root, only);
     }
+    if let Some(secret) = property["properties"].get(SECRET_FIELD) {
+        return (secret["type"] == "string").then_some((FieldKind::Secret, property));
+    }
     if let Some(choices) = property["enum"].as_array() {
         let texts = choices
             .iter()
@@ -234,9 +243,13 @@ mod tests {
                 "gift": { "type": "boolean" },
                 "rate": { "type": "number" },
                 "speed": { "$ref": "#/$defs/Speed" },
+                "card": { "anyOf": [{ "$ref": "#/$defs/Secret" }, { "type": "null" }] },
                 "back": { "anyOf": [{ "$ref": "#/$defs/Speed" }, { "type": "null" }] },
             },
-            "$defs": { "Speed": { "type": "string", "enum": ["slow", "fast"] } },
+            "$defs": {
+                "Speed": { "type": "string", "enum": ["slow", "fast"] },
+                "Secret": { "type": "object", "properties": { "outlast:secret": { "type": "string" } } },
+            },
         })
     }
 
@@ -253,6 +266,17 @@ mod tests {
         let input = read(&all).unwrap();
         assert_eq!(serde_json::from_str::<Value>(&input).unwrap()["note"], "a \"b\"");
         assert!(input.contains("\"rate\":0.50") && !input.contains("gift"), "{input}");
+    }
+
+    #[test]
+    fn a_secret_is_marked_and_not_sent_back() {
+        let sent = [("in.cents", "42"), ("in.speed", "fast"), ("in.card", "42\"42")];
+        let input = read(&sent).unwrap();
+        assert!(input.contains(r#""card":{"outlast:secret":"42\"42"}"#), "{input}");
+        let pairs = sent.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        let fields =
+            SchemaForm::of_schema(&order()).unwrap().fields(&SentForm::of_pairs(pairs)).into_string();
+        assert!(fields.contains("type=\"password\"") && !fields.contains("42&quot;42"), "{fields}");
     }
 
     #[test]

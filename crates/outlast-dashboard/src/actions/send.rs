@@ -102,7 +102,8 @@ pub(crate) async fn send(State(app): State<App>, site: Site, Path(id): Path<Stri
     let hook = app.service.operation(run, op).await.on(&site)?;
     let reply_within = form.text("reply").map(|_| REPLY_WITHIN.to_owned());
     let request = SendRequest { payload: Some(payload), key: None, reply_within };
-    let sent = app.service.send(&site.caller, run, &hook.name, request, None).await.on(&site)?;
+    let sent =
+        app.service_for(&site.caller).send(&site.caller, run, &hook.name, request, None).await.on(&site)?;
     if sent.answer.is_some() || sent.delivery == "rejected" {
         return Ok(reply_page(&site, &hook.name, &sent));
     }

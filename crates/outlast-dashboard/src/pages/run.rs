@@ -7,14 +7,16 @@ use maud::{Markup, html};
 use outlast_api::{
     Action, Caller, EventFilter, ExplanationJson, FailureJson, OperationJson, OutputJson, OutputQuery,
     PageRequest, PayloadJson, Problem, ProblemCode, QueryPairs, QueryReader, QueryWriter, RunJson,
-    RunTimeline,
+    RunTimeline, Service,
 };
 use outlast_core::{RunId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::attempt_log::StepLog;
 use super::hooks::webhook_facts;
 use super::problem::{Answer, OnSite};
 use super::run_tabs::{head, tabs};
+use crate::actions::verb_of;
 use crate::app::{App, AppState};
 use crate::site::Site;
 use crate::timeline::axis::Scale;
@@ -157,6 +159,8 @@ pub(crate) struct RunParts {
     children: BTreeMap<u64, ExpandedChild>,
     filter: RowFilter,
     selected: Option<OperationJson>,
+    /// What the selected operation has logged.
+    log: StepLog,
     input: Option<PayloadJson>,
     output: Option<OutputJson>,
     part: RunQueryPart,
@@ -170,16 +174,17 @@ impl RunParts {
         id: RunId,
         part: RunQueryPart,
     ) -> Result<Self, Problem> {
-        let run = app.service.run(id).await?;
+        let service = app.service_for(caller);
+        let run = service.run(id).await?;
         let events = EventFilter {
             kind: Some("run_started".into()),
             page: PageRequest { limit: Some(1), cursor: None },
             ..EventFilter::default()
         };
         let (explanation, timeline, events) = futures_util::future::join3(
-            app.service.explain(id),
-            app.service.timeline(id),
-            app.service.events(id, &events),
+            service.explain(id),
+            service.timeline(id),
+            service.events(id, &events),
         )
         .await;
         let children = match &timeline {
@@ -192,8 +197,12 @@ impl RunParts {
             Some(op) => operation_for(app, caller, id, op).await.ok(),
             None => None,
         };
+        let log = match &selected {
+            Some(op) => log_of(&service, id, op).await,
+            None => StepLog::default(),
+        };
         let output = match run.ended_at {
-            Some(_) => app.service.output(id, &OutputQuery::default()).await.ok(),
+            Some(_) => service.output(id, &OutputQuery::default()).await.ok(),
             None => None,
         };
         let started = events.ok().and_then(|page| page.items.into_iter().next());
@@ -210,7 +219,7 @@ impl RunParts {
             })
         });
         let explanation = explanation.ok();
-        Ok(Self { run, explanation, timeline, children, filter, selected, input, output, part })
+        Ok(Self { run, explanation, timeline, children, filter, selected, log, input, output, part })
     }
 
     /// The header of the page.
@@ -236,6 +245,9 @@ impl RunParts {
                 @if let Some(wait) = hook.filter(|_| site.may(Action::Send)) {
                     a.button.primary href=(link("send", wait.op)) { "Answer…" }
                 }
+                @if why.is_quarantined && site.may(Action::Release) {
+                    a.button href=(site.href(&format!("/runs/{}/release", self.run.id))) { "Release…" }
+                }
             }
         }
     }
@@ -245,7 +257,8 @@ impl RunParts {
         let attempts = why.because.get("attempts").and_then(|attempts| attempts.as_array());
         let Some(attempts) = attempts.filter(|attempts| !attempts.is_empty() && why.stopping.is_none())
         else {
-            return html! { p { (sentence(site, &why.sentence)) } };
+            let text = why.sentence_with(|action| format!("`{}`", verb_of(action)));
+            return html! { p { (sentence(site, &text)) } };
         };
         let worker = why.because.get("worker");
         let text = |name: &str| worker.and_then(|worker| worker.get(name)).and_then(|value| value.as_str());
@@ -296,7 +309,7 @@ impl RunParts {
             }
             part.href()
         };
-        let origin = self.run.created_at.0.as_micros();
+        let origin = source.origin().as_micros();
         let time = |offset: i64| Timestamp::from_micros(origin.saturating_add(offset));
         let blocks = RunQueryPart { row: 0, zoom: None, op: None, ..self.part.clone() };
         use_it(&Timeline {
@@ -361,7 +374,7 @@ impl RunParts {
     }
 
     fn zoom_links(&self, site: &Site, timeline: &Timeline<'_>, rows: &[Row]) -> Markup {
-        let origin = self.run.created_at.0.as_micros();
+        let origin = timeline.source.origin().as_micros();
         let (from, to) = timeline.axis(rows).bounds();
         let (from, to) = (from.as_micros() - origin, to.as_micros() - origin);
         let middle = (from + to) / 2;
@@ -391,7 +404,7 @@ impl RunParts {
         html! {
             aside.panel #panel aria-label="Details" {
                 @match &self.selected {
-                    Some(op) => (operation(site, &self.run, op)),
+                    Some(op) => (operation(site, &self.run, op, &self.log)),
                     None => (self.facts(site)),
                 }
             }
@@ -464,15 +477,23 @@ pub(crate) async fn operation_for(
     run: RunId,
     op: u64,
 ) -> Result<OperationJson, Problem> {
-    let mut operation = app.service.operation(run, op).await?;
+    let mut operation = app.service_for(caller).operation(run, op).await?;
     if let Some(webhook) = &mut operation.webhook {
         webhook.url = app.service.webhook_url(caller, run, op).await?;
     }
     Ok(operation)
 }
 
-/// An operation: attempts, times, payloads and what can be done.
-pub(crate) fn operation(site: &Site, run: &RunJson, op: &OperationJson) -> Markup {
+/// What an operation has logged: only steps do.
+pub(crate) async fn log_of(service: &Service, run: RunId, op: &OperationJson) -> StepLog {
+    match op.kind.as_str() {
+        "step" => StepLog::read(service, run, op.op).await,
+        _ => StepLog::default(),
+    }
+}
+
+/// An operation: attempts, times, payloads, log and what can be done.
+pub(crate) fn operation(site: &Site, run: &RunJson, op: &OperationJson, log: &StepLog) -> Markup {
     let status = status_of(run, op, site.now);
     let link = |action: &str| site.href(&format!("/runs/{}/{action}?op={}", run.id, op.op));
     let is_open = op.ended_at.is_none() && run.ended_at.is_none();
@@ -490,7 +511,7 @@ pub(crate) fn operation(site: &Site, run: &RunJson, op: &OperationJson) -> Marku
         dl.facts {
             dt { "Requested" } dd { (at(op.started_at)) }
             @if let Some(time) = op.ended_at { dt { "Ended" } dd { (at(time)) } }
-            dt { "Took" } dd { (took(site, op.started_at, op.ended_at.or(run.ended_at))) }
+            dt { @if is_open { "So far" } @else { "Took" } } dd { (took(site, op.started_at, op.ended_at.or(run.ended_at))) }
             @if let Some(time) = op.until.filter(|_| is_open) { dt { @if op.kind == "timer" { "Wakes" } @else { "Times out" } } dd { (ago(site, time)) } }
             @if let Some(time) = op.retry_at.filter(|_| is_open) { dt { "Next attempt" } dd { (ago(site, time)) } }
             @if let Some(queue) = &op.queue { dt { "Queue" } dd { (queue) } }
@@ -513,6 +534,7 @@ pub(crate) fn operation(site: &Site, run: &RunJson, op: &OperationJson) -> Marku
             }
         }
         @if !op.attempts.is_empty() { (attempts(site, op)) }
+        (log.markup(site, run.id, op))
         @for rejected in &op.rejected { p.pre.bad { "Rejected payload: " (rejected.reason) } }
         @if let Some(value) = &op.input { (payload(site, "Input", value)) }
         @if let Some(value) = &op.output { (payload(site, "Output", value)) }

@@ -8,9 +8,10 @@ use outlast_api::{
     Action, ChunkFilter, ChunkJson, EventFilter, EventJson, PageRequest, QueryPairs, QueryReader, RunJson,
 };
 use outlast_core::RunId;
+use outlast_core::queue::BUILT_IN_PREFIX;
 
 use super::problem::{Answer, OnSite};
-use super::run::{operation, operation_for, run_id};
+use super::run::{log_of, operation, operation_for, run_id};
 use super::runs::plain_table;
 use crate::actions::run_actions;
 use crate::app::App;
@@ -48,10 +49,15 @@ pub(crate) fn head(site: &Site, run: &RunJson) -> Markup {
                 span { span.muted { "started " } (ago(site, run.created_at)) }
                 @if let Some(from) = run.forked_from { span { span.muted { "forked from " } (run_link(site, from)) } }
                 @if let Some(from) = run.restarted_from { span { span.muted { "restarted from " } (run_link(site, from)) } }
-                @for (name, value) in &run.tags { (tag(site, name, value)) }
+                @for (name, value) in own_tags(run) { (tag(site, name, value)) }
             }
         }
     }
+}
+
+/// The tags of the program. Those of the engine are shown in other words.
+fn own_tags(run: &RunJson) -> impl Iterator<Item = (&String, &String)> {
+    run.tags.iter().filter(|(name, _)| !name.starts_with(BUILT_IN_PREFIX))
 }
 
 /// The tabs of a run.
@@ -71,7 +77,8 @@ pub(crate) fn tabs(site: &Site, id: RunId, current: &str) -> Markup {
 pub(crate) async fn events(State(app): State<App>, site: Site, Path(id): Path<String>) -> Answer {
     let id = run_id(&id).on(&site)?;
     let filter = EventFilter::from_query(&site.query).on(&site)?;
-    let (run, page) = futures_util::future::join(app.service.run(id), app.service.events(id, &filter)).await;
+    let service = app.service_for(&site.caller);
+    let (run, page) = futures_util::future::join(service.run(id), service.events(id, &filter)).await;
     let (run, page) = (run.on(&site)?, page.on(&site)?);
     let to = |cursor: &Option<String>| {
         let cursor = Some(cursor.clone()?);
@@ -104,16 +111,26 @@ fn event_row(site: &Site, run: &RunJson, event: &EventJson) -> Markup {
             }
             td { code { (event.kind) } }
             td.n { @if let Some(op) = event.op { a href=(site.href(&format!("/runs/{}?op={op}", run.id))) { (op) } } }
-            td.n { time datetime=(event.at) title=(moment(event.at)) { "+" (words::duration(event.at.0.since(run.created_at.0))) } }
+            td.n { time datetime=(event.at) title=(moment(event.at)) { (offset(run, event)) } }
             td { details { summary { (words::clipped(event.data.get(), 90)) } (json_tree(&event.data)) } }
         }
+    }
+}
+
+/// The time of an event, from the start of the run on. The copied events of a fork are older.
+fn offset(run: &RunJson, event: &EventJson) -> String {
+    let (begin, at) = (run.created_at.0, event.at.0);
+    if at < begin {
+        format!("\u{2212}{}", words::duration(begin.since(at)))
+    } else {
+        format!("+{}", words::duration(at.since(begin)))
     }
 }
 
 /// `GET /runs/{id}/export`.
 pub(crate) async fn export(State(app): State<App>, site: Site, Path(id): Path<String>) -> Answer {
     let id = run_id(&id).on(&site)?;
-    let history = app.service.export(id).await.on(&site)?;
+    let history = app.service_for(&site.caller).export(id).await.on(&site)?;
     let mut response = history.into_response();
     let fields = response.headers_mut();
     fields.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -127,14 +144,14 @@ pub(crate) async fn export(State(app): State<App>, site: Site, Path(id): Path<St
 pub(crate) async fn data(State(app): State<App>, site: Site, Path(id): Path<String>) -> Answer {
     let id = run_id(&id).on(&site)?;
     let wanted = QueryReader::new(&site.query).and_then(|mut reader| reader.text("stream")).on(&site)?;
+    let service = app.service_for(&site.caller);
     let (run, state, streams) =
-        futures_util::future::join3(app.service.run(id), app.service.state(id), app.service.streams(id))
-            .await;
+        futures_util::future::join3(service.run(id), service.state(id), service.streams(id)).await;
     let (run, state, streams) = (run.on(&site)?, state.on(&site)?, streams.on(&site)?.items);
     let shown = wanted.or_else(|| streams.first().map(|stream| stream.name.clone()));
     let filter = ChunkFilter { from: Some(-CHUNKS_SHOWN), ..ChunkFilter::default() };
     let chunks = match &shown {
-        Some(name) => app.service.chunks(id, name, &filter).await.on(&site)?.items,
+        Some(name) => service.chunks(id, name, &filter).await.on(&site)?.items,
         None => Vec::new(),
     };
     let body = html! {
@@ -240,10 +257,11 @@ pub(crate) async fn show_operation(
     let operation_read = operation_for(&app, &site.caller, id, op);
     let (run, found) = futures_util::future::join(app.service.run(id), operation_read).await;
     let (run, found) = (run.on(&site)?, found.on(&site)?);
+    let log = log_of(&app.service_for(&site.caller), id, &found).await;
     let body = html! {
         (head(&site, &run))
         p.crumbs { a href=(site.href(&format!("/runs/{id}?op={op}"))) { "In the timeline" } }
-        section.panel.alone { (operation(&site, &run, &found)) }
+        section.panel.alone { (operation(&site, &run, &found, &log)) }
     };
     Ok(Page::new(format!("#{op} of {}", words::short(id)), body).response(&site))
 }

@@ -3,8 +3,8 @@
 use axum::extract::{Path, State};
 use maud::{Markup, html};
 use outlast_api::{
-    Action, FiringJson, PageRequest, Problem, QueryPairs, QueryReader, RunJson, ScheduleDefinition,
-    ScheduleFilter, ScheduleJson,
+    Action, FiringJson, PageRequest, Problem, QueryPairs, QueryReader, Rfc3339, RunJson, ScheduleDefinition,
+    ScheduleFilter, ScheduleJson, local_minute,
 };
 
 use super::problem::{Answer, OnSite};
@@ -15,7 +15,7 @@ use crate::app::{App, AppState};
 use crate::site::Site;
 use crate::ui::badge::{badge, look, shown_status};
 use crate::ui::layout::Page;
-use crate::ui::parts::{ago, at, empty, icon, pager, run_link, segment, tag};
+use crate::ui::parts::{ago, at, empty, icon, moment, pager, run_link, segment, tag};
 use crate::ui::payload::json_tree;
 use crate::ui::words;
 
@@ -85,7 +85,7 @@ fn row(site: &Site, schedule: &ScheduleJson, firings: &[FiringJson]) -> Markup {
         li {
             div.main {
                 h2 { a href=(href(site, &schedule.id)) { (schedule.id) } @if schedule.paused.is_some() { " " (badge(site, "paused")) } }
-                p { (schedule.description) @if schedule.definition.cron.is_some() { " " code.muted { (timing(&schedule.definition)) } } }
+                p { (schedule.description) @if let Some(cron) = &schedule.definition.cron { " " code.muted { (cron) } } }
                 p.muted { "starts " (schedule.definition.workflow) }
             }
             div { (strip(site, firings)) (counts(schedule)) }
@@ -118,7 +118,7 @@ fn strip(site: &Site, firings: &[FiringJson]) -> Markup {
         span.strip role="group" aria-label={ "The last " (words::counted(firings.len() as u64, "firing")) } {
             @for firing in firings.iter().rev() {
                 @let (word, class) = look(shown_status(&firing.run));
-                a class={ "firing s-" (class) } href=(site.href(&format!("/runs/{}", firing.run.id))) title={ (word) ", " (crate::ui::parts::moment(firing.run.created_at)) } {
+                a class={ "firing s-" (class) } href=(site.href(&format!("/runs/{}", firing.run.id))) title={ (word) ", " (moment(firing.run.created_at)) } {
                     (icon(site, class)) span.hidden { (word) }
                 }
             }
@@ -175,8 +175,9 @@ pub(crate) async fn show(State(app): State<App>, site: Site, Path(id): Path<Stri
     let did = reader.text("did").on(&site)?;
     let cursor = reader.text("cursor").on(&site)?;
     let request = PageRequest { limit: Some(STRIP), cursor };
+    let service = app.service_for(&site.caller);
     let (schedule, firings) =
-        futures_util::future::join(app.service.schedule(&id), app.service.firings(&id, &request)).await;
+        futures_util::future::join(service.schedule(&id), service.firings(&id, &request)).await;
     let (schedule, firings) = (schedule.on(&site)?, firings.on(&site)?);
     let to = |cursor: &Option<String>| {
         let mut writer = outlast_api::QueryWriter::default();
@@ -203,7 +204,7 @@ pub(crate) async fn show(State(app): State<App>, site: Site, Path(id): Path<Stri
             section {
                 h2 { "Next instants" }
                 @if schedule.next.is_empty() { p.muted { "None." } }
-                ol.instants { @for instant in &schedule.next { li { (at(*instant)) " " span.muted { (ago(&site, *instant)) } span.muted.small { (crate::ui::parts::moment(*instant)) } } } }
+                (instants(&site, schedule.definition.zone.as_deref(), &schedule.next))
                 @if let Some(input) = &schedule.definition.input { h2 { "Input" } (json_tree(input)) }
                 @if let Some(step) = &schedule.definition.input_from { h2 { "Input" } p { "computed by the step " code { (step) } } }
             }
@@ -213,6 +214,22 @@ pub(crate) async fn show(State(app): State<App>, site: Site, Path(id): Path<Stri
         @else { (plain_table(&site, &runs, "Firings, the newest first")) (pager(to(&firings.prev), to(&firings.next), ("Newer", "Older"))) }
     };
     Ok(Page::new(schedule.id.clone(), body).response(&site))
+}
+
+/// Instants in two zones: that of the browser, and that of the rule.
+pub(crate) fn instants(site: &Site, zone: Option<&str>, instants: &[Rfc3339]) -> Markup {
+    let zone = zone.filter(|zone| *zone != "UTC");
+    let of_rule = |instant: Rfc3339| {
+        let local = zone.and_then(|zone| Some(format!("{} {zone}", local_minute(zone, instant)?)));
+        local.unwrap_or_else(|| moment(instant))
+    };
+    html! {
+        ol.instants {
+            @for instant in instants {
+                li { (at(*instant)) " " span.muted { (ago(site, *instant)) } span.muted.small { (of_rule(*instant)) } }
+            }
+        }
+    }
 }
 
 fn rule(site: &Site, schedule: &ScheduleJson) -> Markup {

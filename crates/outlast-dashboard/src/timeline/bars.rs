@@ -3,6 +3,7 @@
 use outlast_api::{AttemptJson, MomentKind, OperationJson, RunJson, RunTimeline};
 use outlast_core::Timestamp;
 
+use super::moments::moment_words;
 use super::rows::status_of;
 use super::shape::Shape;
 
@@ -153,7 +154,9 @@ impl Bars<'_> {
         if begun > begin {
             shapes.push(Shape::bar(THIN, "bar r-ready", begin, begun));
         }
-        for (from, to) in self.held() {
+        // The attempts of a fork that are older were made by the other run.
+        for (from, to) in self.held().into_iter().filter(|(_, to)| *to > begin) {
+            let from = from.max(begin);
             shapes.push(Shape::bar(THIN, "bar r-held", from, to));
         }
         let is_paused = self.run.ended_at.is_none() && self.run.marks.iter().any(|mark| mark == "paused");
@@ -171,10 +174,11 @@ impl Bars<'_> {
                 MomentKind::Build(_) | MomentKind::Retried(_) | MomentKind::Forked(_) => ("flag", "c-accent"),
                 _ => continue,
             };
-            shapes.push(Shape::mark(form, class, moment.at));
+            let title = moment_words(&moment.kind).unwrap_or_default();
+            shapes.push(Shape::mark(form, class, moment.at).titled(title));
         }
         if let Some(deadline) = self.run.deadline.filter(|deadline| deadline.0 <= end) {
-            shapes.push(Shape::mark("cap", "c-stuck", deadline.0));
+            shapes.push(Shape::mark("cap", "c-stuck", deadline.0).titled("deadline"));
         }
         if let Some(ended) = self.run.ended_at {
             let (_, class) = crate::ui::badge::look(crate::ui::badge::shown_status(self.run));

@@ -41,7 +41,7 @@ pub(crate) struct Timeline<'a> {
 
 impl Timeline<'_> {
     fn origin(&self) -> Timestamp {
-        self.source.run.created_at.0
+        self.source.origin()
     }
 
     /// The timeline with these rows.

@@ -49,7 +49,15 @@ fn shape_json(shape: &Shape, origin: Timestamp) -> Value {
         Figure::Mark(form) => ("mark", Value::from(form)),
         Figure::Number(number) => ("number", Value::from(number)),
     };
-    json!([kind, shape.class, offset(shape.from), offset(shape.to), extra])
+    let mut parts = vec![
+        kind.into(),
+        shape.class.as_str().into(),
+        offset(shape.from).into(),
+        offset(shape.to).into(),
+        extra,
+    ];
+    parts.extend(shape.title.as_deref().map(Value::from));
+    Value::Array(parts)
 }
 
 /// The address of the sprite, for scripts.

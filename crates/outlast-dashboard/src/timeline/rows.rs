@@ -97,6 +97,19 @@ pub(crate) struct RowSource<'a> {
 }
 
 impl RowSource<'_> {
+    /// When the axis begins: with the run, or with the copied operations of a fork, which are older.
+    pub(crate) fn origin(&self) -> Timestamp {
+        let begin = self.run.created_at.0;
+        let copied = self.timeline.operations.iter().filter(|_| self.run.forked_from.is_some());
+        copied.map(|op| op.started_at.0).chain([begin]).min().unwrap_or(begin)
+    }
+
+    /// Whether an operation ended before the run began: a fork has it from another run.
+    fn is_copied(&self, op: &OperationJson) -> bool {
+        let ended = op.ended_at.filter(|_| self.run.forked_from.is_some());
+        ended.is_some_and(|ended| ended.0 < self.run.created_at.0)
+    }
+
     pub(super) fn bars(&self) -> Bars<'_> {
         Bars { run: self.run, timeline: self.timeline, now: self.now }
     }
@@ -180,6 +193,7 @@ impl RowSource<'_> {
         let note = match &undone {
             Some(undone) => format!("undoes {}", undone.split(' ').next().unwrap_or_default()),
             None if op.attempt_count > 1 => format!("×{}", op.attempt_count),
+            None if self.is_copied(op) => "copied".to_owned(),
             None => op.queue.as_ref().map(|queue| format!("in {queue}")).unwrap_or_default(),
         };
         let is_child = op.run.is_some() && op.kind == "child";

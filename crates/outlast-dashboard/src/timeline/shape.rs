@@ -37,27 +37,39 @@ pub(crate) struct Shape {
     pub(crate) class: String,
     pub(crate) from: Timestamp,
     pub(crate) to: Timestamp,
+    /// What it means, for those who point at it.
+    pub(crate) title: Option<String>,
 }
 
 impl Shape {
+    fn new(figure: Figure, class: impl Into<String>, from: Timestamp, to: Timestamp) -> Self {
+        Self { figure, class: class.into(), from, to: to.max(from), title: None }
+    }
+
+    /// With an explanation.
+    pub(crate) fn titled(mut self, title: impl Into<String>) -> Self {
+        self.title = Some(title.into());
+        self
+    }
+
     /// A bar between two times.
     pub(crate) fn bar(height: u32, class: impl Into<String>, from: Timestamp, to: Timestamp) -> Self {
-        Self { figure: Figure::Bar(height), class: class.into(), from, to: to.max(from) }
+        Self::new(Figure::Bar(height), class, from, to)
     }
 
     /// A line between two times.
     pub(crate) fn line(class: &str, from: Timestamp, to: Timestamp) -> Self {
-        Self { figure: Figure::Line, class: class.into(), from, to: to.max(from) }
+        Self::new(Figure::Line, class, from, to)
     }
 
     /// A mark at a time.
     pub(crate) fn mark(form: &'static str, class: &str, at: Timestamp) -> Self {
-        Self { figure: Figure::Mark(form), class: class.into(), from: at, to: at }
+        Self::new(Figure::Mark(form), class, at, at)
     }
 
     /// The number of an attempt between two times.
     pub(crate) fn number(number: u32, class: &str, from: Timestamp, to: Timestamp) -> Self {
-        Self { figure: Figure::Number(number), class: class.into(), from, to: to.max(from) }
+        Self::new(Figure::Number(number), class, from, to)
     }
 
     /// The shape as SVG. Scripts move it when the axis changes.
@@ -79,7 +91,9 @@ impl Shape {
                     y1=(MIDDLE) y2=(MIDDLE) {}
             },
             Figure::Mark(form) => html! {
-                use class=(self.class) data-f=(from) data-t=(to) display=[hidden] href={ "#tl-" (form) } x=(percent(x)) y=(MIDDLE) {}
+                use class=(self.class) data-f=(from) data-t=(to) display=[hidden] href={ "#tl-" (form) } x=(percent(x)) y=(MIDDLE) {
+                    @if let Some(title) = &self.title { title { (title) } }
+                }
             },
             Figure::Number(number) => {
                 let is_shown = hidden.is_none() && end - x >= NUMBER_LEAST;

@@ -4,6 +4,7 @@ use maud::{Markup, html};
 use outlast_api::{AttemptJson, OperationJson};
 use outlast_core::Timestamp;
 
+use super::moments::moment_list;
 use super::rows::{Row, RowKind, RowSource};
 use crate::site::Site;
 use crate::ui::badge::badge;
@@ -17,9 +18,9 @@ pub(super) fn table(
     rows: &[&Row],
     to_op: &dyn Fn(Option<u64>) -> String,
 ) -> Markup {
-    let origin = source.run.created_at.0;
+    let origin = source.origin();
     html! {
-        table.facts-table {
+        table.facts-table.cards {
             caption.hidden { "Operations of the run" }
             thead {
                 tr {
@@ -32,7 +33,7 @@ pub(super) fn table(
                     @let op = row.op.filter(|_| row.depth == 0).and_then(|number| source.timeline.operations.iter().find(|op| op.op == number));
                     tr id=(row.key) {
                         td.n { @if let Some(number) = row.op { (number) } }
-                        td {
+                        td.wrap {
                             span class={ "s-" (row.status) } { (icon(site, row.icon)) } " "
                             @match row.op.filter(|_| row.depth == 0) {
                                 Some(number) => a href=(to_op(Some(number))) { (row.label) },
@@ -40,10 +41,13 @@ pub(super) fn table(
                             }
                             @if !row.note.is_empty() { " " span.muted { (row.note) } }
                         }
-                        td { @if let Some(op) = op { (badge(site, &op.status)) } @else if row.kind == RowKind::Run { (badge(site, &source.run.status)) } }
-                        td.n { time datetime=(outlast_api::Rfc3339(row.from)) title=(moment(row.from.into())) { "+" (words::duration(row.from.since(origin))) } }
-                        td.n { @if row.has_time { (took(site, row.from.into(), row.to.map(Into::into))) } }
-                        td { @if let Some(op) = op { (outcome(site, op, origin)) } }
+                        td data-label="Status" { @if let Some(op) = op { (badge(site, &op.status)) } @else if row.kind == RowKind::Run { (badge(site, &source.run.status)) } }
+                        td.n data-label="Begins at" { time datetime=(outlast_api::Rfc3339(row.from)) title=(moment(row.from.into())) { "+" (words::duration(row.from.since(origin))) } }
+                        td.n data-label="Took" { @if row.has_time { (took(site, row.from.into(), row.to.map(Into::into))) } }
+                        td.wrap {
+                            @if let Some(op) = op { (outcome(site, op, origin)) }
+                            @else if row.kind == RowKind::Run { (moment_list(&source.timeline.moments, origin)) }
+                        }
                     }
                 }
             }

@@ -6,6 +6,7 @@ use outlast_api::{RunFailureJson, RunJson, WaitJson};
 use outlast_core::queue::BUILT_IN_PREFIX;
 
 use super::parts::{run_link, until};
+use super::sentence::with_code;
 use super::words::clipped;
 use crate::site::Site;
 
@@ -18,7 +19,7 @@ pub(crate) fn note(site: &Site, run: &RunJson) -> Markup {
         return failure_note(failure);
     }
     if let Some(stuck) = &run.stuck {
-        return html! { span.bad title=(stuck.message) { (stuck.reason) ": " (clipped(&stuck.message, MESSAGE_CHARACTERS)) } };
+        return html! { span.bad title=(stuck.message) { (stuck.reason) ": " (with_code(&clipped(&stuck.message, MESSAGE_CHARACTERS))) } };
     }
     if run.ended_at.is_some() {
         return tags(run);
@@ -46,7 +47,7 @@ pub(crate) fn failure_note(failure: &RunFailureJson) -> Markup {
         span title=(failure.message) {
             @if let Some(step) = &failure.step { span.strong { (step) } ": " }
             @if let Some(code) = &failure.code { code.bad { (code) } " " }
-            (clipped(&failure.message, MESSAGE_CHARACTERS))
+            (with_code(&clipped(&failure.message, MESSAGE_CHARACTERS)))
         }
     }
 }

@@ -17,7 +17,7 @@ const PICTURES: [(&str, &str, u32, u32, &str, &str); 6] = [
 ];
 
 /// All screens, for people who judge how they look: name, the search that finds the run, and the rest of the address.
-const SCREENS: [(&str, &str, &str); 35] = [
+const SCREENS: [(&str, &str, &str); 36] = [
     ("runs", "", "/runs"),
     ("runs-failed", "", "/runs?status=failed"),
     ("runs-none", "", "/runs?text=nothing-fits"),
@@ -41,7 +41,8 @@ const SCREENS: [(&str, &str, &str); 35] = [
     ("run", "trip-lisbon", "?op=4"),
     ("run-table", "trip-lisbon", "?view=table"),
     ("run-events", "trip-lisbon", "/events"),
-    ("run-data", "trip-lisbon", "/data"),
+    ("run-data", "import-3", "/data"),
+    ("run-forked", "newest:trip", ""),
     ("run-children", "fulfilment-1", "/children"),
     ("run-family", "fulfilment-1", "?expand=1&expand=2"),
     ("run-sleep", "rating-2", "?op=1"),
@@ -98,6 +99,10 @@ fn place() -> (String, PathBuf) {
 async fn address(browser: &Browser, site: &str, key: &str, rest: &str) -> String {
     if key.is_empty() {
         return format!("{site}{rest}");
+    }
+    if let Some(workflow) = key.strip_prefix("newest:") {
+        browser.go(&format!("{site}/runs?workflow={workflow}")).await;
+        return format!("{}{rest}", browser.text("document.querySelector('.c-run a').href").await);
     }
     browser.go(&format!("{site}/search?q={key}")).await;
     format!("{}{rest}", browser.text("location.href.split('?')[0]").await)

@@ -47,6 +47,12 @@ const OF_RUN: [&str; 11] = [
     "/restart",
 ];
 
+/// The screens of a run.
+#[allow(dead_code, reason = "not every test binary uses it")]
+pub(crate) fn of_run(run: RunId) -> impl Iterator<Item = String> {
+    OF_RUN.into_iter().map(move |rest| format!("/runs/{run}{rest}"))
+}
+
 /// All screens, and those of these runs.
 pub(crate) fn paths(runs: &[RunId]) -> Vec<String> {
     let of_run = |run: &RunId| {

@@ -185,9 +185,13 @@ async fn a_fork_explains_what_runs_again() {
     check_page(&path, &shop.get(&path).await);
     let page = shop.get(&format!("{path}?event={}", events.len())).await;
     check_page(&path, &page);
-    assert!(page.body.contains("These begin again:") && page.body.contains("#0 timer"), "{}", page.body);
+    assert!(
+        page.body.contains("In progress there; these begin again:") && page.body.contains("#0 timer"),
+        "{}",
+        page.body
+    );
     let before = shop.get(&format!("{path}?before=0")).await;
-    assert!(before.body.contains("About these the workflow decides anew:"), "{}", before.body);
+    assert!(before.body.contains("Dropped; the workflow may request these again:"), "{}", before.body);
     let refused = shop.get(&format!("{path}?event=99")).await;
     assert!(refused.body.contains("It will be refused: "), "{}", refused.body);
     let wrong = shop.post(&path, &format!("token={}&outputs=3", page.token())).await;

@@ -1,16 +1,27 @@
 //! Streams of patches.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::Router;
 use axum::body::{Body, BodyDataStream};
 use axum::http::{Request, header};
 use futures_util::StreamExt;
+use outlast::core::{World, WorldError, WorldMethod, WorldWrapper};
+use outlast::prelude::*;
+use outlast_dashboard::{DashboardConfig, Service};
 use tower::ServiceExt;
 
 use crate::setup::{Shop, approval, nap, peer};
 
 async fn stream(shop: &Shop, path: &str) -> BodyDataStream {
+    stream_of(&shop.app, path).await
+}
+
+async fn stream_of(app: &Router, path: &str) -> BodyDataStream {
     let request =
         Request::get(path).extension(peer()).header(header::HOST, "127.0.0.1").body(Body::empty()).unwrap();
-    let response = shop.app.clone().oneshot(request).await.unwrap();
+    let response = app.clone().oneshot(request).await.unwrap();
     assert_eq!(response.headers()[header::CONTENT_TYPE], "text/event-stream");
     response.into_body().into_data_stream()
 }
@@ -79,4 +90,53 @@ async fn a_search_and_later_pages_are_not_live() {
     for path in ["/runs/live?text=x", "/runs/live?cursor=x"] {
         assert_eq!(shop.get(path).await.status, 400, "{path}");
     }
+}
+
+/// A world that can be stopped.
+#[derive(Debug)]
+struct StoppableWorld {
+    inner: Arc<dyn World>,
+    is_stopped: AtomicBool,
+}
+
+impl WorldWrapper for StoppableWorld {
+    fn inner(&self) -> &dyn World {
+        &*self.inner
+    }
+
+    async fn call<T: Send>(
+        &self,
+        _: WorldMethod,
+        call: impl Future<Output = Result<T, WorldError>> + Send,
+    ) -> Result<T, WorldError> {
+        if self.is_stopped.load(Ordering::Relaxed) {
+            return Err(WorldError::unavailable("the database does not answer"));
+        }
+        call.await
+    }
+}
+
+/// Check 32, as far as the world is concerned. What a browser shows then is a test with a browser.
+#[tokio::test]
+async fn a_page_is_told_that_the_world_has_stopped_and_goes_on_when_it_is_back() {
+    let inner = outlast::open("memory:").await.unwrap();
+    let world = Arc::new(StoppableWorld { inner, is_stopped: AtomicBool::new(false) });
+    let client = Client::new(world.clone() as Arc<dyn World>);
+    let app = outlast_dashboard::router(Service::new(client.clone()), DashboardConfig::local());
+    let first = client.start(nap, ()).await.unwrap();
+    let mut list = stream_of(&app, "/runs/live?").await;
+    let mut page = stream_of(&app, &format!("/runs/{}/live?", first.id())).await;
+    until(&mut list, &format!("run-{}", first.id())).await;
+    until(&mut page, "event: rev").await;
+    world.is_stopped.store(true, Ordering::Relaxed);
+    for stream in [&mut list, &mut page] {
+        let text = until(stream, "event: trouble").await;
+        assert!(!text.contains("event: patch"), "what is shown stays: {text}");
+    }
+    world.is_stopped.store(false, Ordering::Relaxed);
+    for stream in [&mut list, &mut page] {
+        until(stream, "event: rev").await;
+    }
+    let second = client.start(nap, ()).await.unwrap();
+    until(&mut list, &format!("run-{}", second.id())).await;
 }

@@ -11,6 +11,12 @@ async fn a_schedule_lives_in_the_dashboard() {
     let preview = shop.post("/schedules/new", &format!("token={token}&{fields}&preview=true")).await;
     check_page("preview", &preview);
     assert!(preview.body.contains("class=\"preview\""), "{}", preview.body);
+    assert_eq!(
+        preview.body.matches(" 03:00 Europe/Berlin<").count(),
+        5,
+        "instants in the zone of the rule: {}",
+        preview.body
+    );
     let wrong = shop.post("/schedules/new", &format!("token={token}&id=x&cron=nonsense&workflow=nap")).await;
     assert!(wrong.body.contains("role=\"alert\""));
 
@@ -19,7 +25,10 @@ async fn a_schedule_lives_in_the_dashboard() {
     let list = shop.get("/schedules").await;
     check_page("/schedules", &list);
     assert!(list.body.contains("nightly") && list.body.contains("0 3 * * MON-FRI"));
-    check_page("/schedules/nightly", &shop.get("/schedules/nightly").await);
+    let page = shop.get("/schedules/nightly").await;
+    check_page("/schedules/nightly", &page);
+    assert_eq!(page.body.matches(" 03:00 Europe/Berlin<").count(), 5, "{}", page.body);
+    assert!(page.body.contains("on Monday to Friday"), "{}", page.body);
 
     for action in ["pause", "resume", "trigger"] {
         let page = shop.get(&format!("/schedules/nightly/{action}")).await;

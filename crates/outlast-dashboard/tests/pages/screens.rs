@@ -1,10 +1,14 @@
 //! Every screen answers with a complete page.
 
-use outlast::RunId;
-use outlast_dashboard::DashboardConfig;
+use axum::body::Body;
+use axum::http::Request;
+use outlast::{RunId, Secret};
+use outlast_dashboard::{Caller, DashboardConfig, Role};
+use tower::ServiceExt;
+use tracing_subscriber::layer::SubscriberExt;
 
 use crate::screen_paths::{self, SCHEDULE};
-use crate::setup::{Reply, Shop, approval, checkout, family, nap, patient};
+use crate::setup::{Reply, Shop, approval, checkout, family, nap, patient, secretive};
 
 /// Checks what every page has.
 pub(crate) fn check_page(path: &str, page: &Reply) {
@@ -89,8 +93,73 @@ async fn the_page_of_a_run_explains_its_state() {
     assert!(page(waiting).await.contains(&format!("/runs/{waiting}/send?op=0")));
     assert!(page(retrying).await.contains("Attempt now"));
     assert!(page(parent).await.contains("child"));
+    shop.client.quarantine(failed).await.unwrap();
+    let quarantined = page(failed).await;
+    assert!(quarantined.contains("released with <code>Release</code>") && !quarantined.contains("client."));
+    assert!(quarantined.contains(&format!("href=\"/runs/{failed}/release\"")), "{quarantined}");
     let data = shop.get(&format!("/runs/{completed}/data")).await.body;
     assert!(data.contains("charging") && data.contains("4200"));
+}
+
+#[tokio::test]
+async fn a_step_shows_what_it_has_logged() {
+    let lines = tracing_subscriber::registry().with(outlast::AttemptLogLayer::new());
+    let _subscriber = tracing::subscriber::set_default(lines);
+    let shop = Shop::open().await;
+    let run = shop.settle(&shop.client.start(checkout, 7).await.unwrap()).await;
+    let panel = shop.get(&format!("/runs/{run}?op=0")).await.body;
+    let log = panel.split_once("<section class=\"log\">").unwrap().1.split_once("</section>").unwrap().0;
+    assert_eq!(log.matches("<li").count(), 1, "only its own lines: {log}");
+    assert!(log.contains("data-level=\"WARN\"") && log.contains("asking the &lt;bank&gt;"), "{log}");
+    assert!(log.contains("cents=</span>100"), "{log}");
+    let last = shop.client.operations(run).await.unwrap().last().unwrap().op;
+    let alone = shop.get(&format!("/runs/{run}/ops/{last}")).await.body;
+    assert!(alone.contains("cents=</span>7"), "{alone}");
+    assert!(!shop.get(&format!("/runs/{run}")).await.body.contains("class=\"log\""));
+}
+
+#[tokio::test]
+async fn only_people_with_the_role_see_payloads() {
+    let shop = Shop::open_with(DashboardConfig::callers().payload_role(Role::Operate)).await;
+    let run = shop.settle(&shop.client.start(checkout, 4_242).await.unwrap()).await;
+    shop.client.schedule("hourly").every("1h").start_json("checkout", 1, "4242").await.unwrap();
+    let page = async |role: Role, path: &str| {
+        let caller = Caller { actor: "ada".into(), scope: "ada".into(), role };
+        let mut request = Request::get(path).header("host", "ops.example").body(Body::empty()).unwrap();
+        request.extensions_mut().insert(caller);
+        Reply::of(shop.app.clone().oneshot(request).await.unwrap()).await
+    };
+    let mut seen = 0;
+    for path in screen_paths::of_run(run).chain(["/schedules/hourly".into(), "/schedules".into()]) {
+        let page_of_reader = page(Role::Read, &path).await;
+        assert!(!page_of_reader.body.contains("4242"), "{path}: {}", page_of_reader.body);
+        seen += usize::from(page(Role::Operate, &path).await.body.contains("4242"));
+    }
+    assert!(seen >= 5, "who has the role sees them: {seen}");
+    assert_eq!(page(Role::Read, &format!("/runs/{run}/export")).await.status, 403);
+    assert_eq!(page(Role::Operate, &format!("/runs/{run}/export")).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_secret_is_on_no_page() {
+    let shop = Shop::open().await;
+    let started = shop.client.start(secretive, Secret::new("open sesame".to_owned())).await.unwrap();
+    let run = shop.settle(&started).await;
+    let pages = async || {
+        let mut text = String::new();
+        for path in screen_paths::of_run(run).chain([format!("/runs/{run}/export"), "/runs".into()]) {
+            let page = shop.get(&path).await;
+            assert_eq!(page.status, 200, "{path}");
+            assert!(!page.body.contains("sesame"), "{path}: {}", page.body);
+            text += &page.body;
+        }
+        text
+    };
+    pages().await;
+    started.send("password", &Secret::new("open sesame".to_owned())).await.unwrap();
+    assert_eq!(started.output().await.unwrap().expose(), "open sesame");
+    // The input, the payload, the value, the state, the chunk and the output.
+    assert!(pages().await.matches("•••").count() >= 6);
 }
 
 #[tokio::test]
@@ -101,6 +170,47 @@ async fn a_sleep_of_three_days_is_compressed_and_can_be_shown_to_scale() {
     assert!(compressed.contains("class=\"gap\""), "{compressed}");
     let linear = shop.get(&format!("/runs/{run}?axis=linear")).await.body;
     assert!(!linear.contains("class=\"gap\""));
+}
+
+#[tokio::test]
+async fn a_fork_shows_what_it_copied_and_where_it_began() {
+    let shop = Shop::open().await;
+    let other = shop.settle(&shop.client.start(checkout, 4200).await.unwrap()).await;
+    // Both runs last a moment only. Times are counted in whole milliseconds.
+    let (clock, begun) = (shop.client.world().clock(), shop.client.world().clock().now());
+    while clock.now().since(begun).as_millis() < 20 {
+        tokio::task::yield_now().await;
+    }
+    let second_step = shop
+        .client
+        .events(other)
+        .await
+        .unwrap()
+        .into_iter()
+        .filter(|event| event.event.kind() == "step_started");
+    let at = second_step.last().unwrap().number;
+    let fork = shop.client.fork::<String>(other).at(at).await.unwrap();
+    let run = shop.settle(&fork).await;
+    let page = shop.get(&format!("/runs/{run}?axis=linear")).await.body;
+    let row = |key: &str| {
+        let row = page.split_once(&format!("<li id=\"{key}\"")).unwrap().1;
+        row.split_once("</li>").unwrap().0.to_owned()
+    };
+    let begin_of_bar = |key: &str| -> i64 {
+        let row = row(key);
+        row.split_once("data-f=\"").unwrap().1.split_once('"').unwrap().0.parse().unwrap()
+    };
+    assert_eq!(begin_of_bar("op-0"), 0, "the axis begins with the copied step: {page}");
+    assert!(row("op-0").contains("copied"), "{page}");
+    assert!(page.contains("forked from") && !page.contains("outlast:forked_from"), "{page}");
+    assert!(begin_of_bar("run") >= 20_000, "the run begins later: {page}");
+    assert!(row("run").contains("<title>forked: everything before is a copy"), "{page}");
+    let last = shop.client.operations(run).await.unwrap().last().unwrap().op.0;
+    assert!(!row(&format!("op-{last}")).contains("copied"), "{page}");
+    let table = shop.get(&format!("/runs/{run}?view=table")).await.body;
+    assert!(table.contains("forked: everything before is a copy of run"), "{table}");
+    let events = shop.get(&format!("/runs/{run}/events")).await.body;
+    assert!(events.contains(">\u{2212}") && events.contains(">+"), "{events}");
 }
 
 #[tokio::test]

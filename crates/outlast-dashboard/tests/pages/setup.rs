@@ -8,12 +8,13 @@ use axum::extract::ConnectInfo;
 use axum::http::{Request, Response, header};
 use http_body_util::BodyExt;
 use outlast::prelude::*;
-use outlast::{RunHandle, RunId, Status};
+use outlast::{RunHandle, RunId, Secret, Status};
 use outlast_dashboard::{DashboardConfig, Service};
 use tower::ServiceExt;
 
 #[step]
 async fn charge(cents: u64) -> Result<String, StepError> {
+    tracing::warn!(cents, "asking the <bank>");
     match cents {
         0 => Err(StepError::fatal("the card was declined").with_code("card_declined")),
         _ => Ok(format!("{cents} charged")),
@@ -64,6 +65,15 @@ pub(crate) async fn quoting(ctx: Context) -> Result<(), Error> {
     message.reply(&format!("{} euros", message.payload))
 }
 
+/// Publishes its secret, and returns it.
+#[workflow]
+pub(crate) async fn secretive(ctx: Context, password: Secret<String>) -> Result<Secret<String>, Error> {
+    ctx.publish(&password);
+    ctx.stream("log").write(&password);
+    let sent = ctx.hook::<Secret<String>>("password").await?;
+    ctx.record("password", || sent)
+}
+
 #[workflow]
 pub(crate) async fn patient(ctx: Context) -> Result<(), Error> {
     ctx.step(unreachable, ()).await
@@ -105,6 +115,7 @@ impl Shop {
                 unreachable,
                 notified,
                 quoting,
+                secretive,
             ))
             .public_url("https://out.example")
             .start()

@@ -1,6 +1,5 @@
 //! Schedules.
 
-use axum::extract::State;
 use axum::http::header::{ETAG, IF_MATCH, LOCATION};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
@@ -11,41 +10,40 @@ use outlast_api::{
 
 use super::control::EmptyRequest;
 use crate::body::{JsonBody, OptionalBody};
-use crate::extract::{By, PathOf, PrefixOf, QueryOf};
+use crate::extract::{By, PathOf, PrefixOf, QueryOf, ServiceOf};
 use crate::reply::{Reply, changed, json, no_content, ok, unchanged};
-use crate::state::AppState;
 
-pub(crate) async fn list(State(state): State<AppState>, QueryOf(filter): QueryOf<ScheduleFilter>) -> Reply {
-    ok(&state.service.schedules(&filter).await?)
+pub(crate) async fn list(ServiceOf(service): ServiceOf, QueryOf(filter): QueryOf<ScheduleFilter>) -> Reply {
+    ok(&service.schedules(&filter).await?)
 }
 
-pub(crate) async fn show(State(state): State<AppState>, path: PathOf) -> Reply {
-    let schedule = state.service.schedule(path.text("id")?).await?;
+pub(crate) async fn show(ServiceOf(service): ServiceOf, path: PathOf) -> Reply {
+    let schedule = service.schedule(path.text("id")?).await?;
     Ok(with_revision(ok(&schedule)?, &schedule))
 }
 
 pub(crate) async fn firings(
-    State(state): State<AppState>,
+    ServiceOf(service): ServiceOf,
     path: PathOf,
     QueryOf(page): QueryOf<PageRequest>,
 ) -> Reply {
-    ok(&state.service.firings(path.text("id")?, &page).await?)
+    ok(&service.firings(path.text("id")?, &page).await?)
 }
 
 pub(crate) async fn preview(
-    State(state): State<AppState>,
+    ServiceOf(service): ServiceOf,
     JsonBody(request): JsonBody<SchedulePreviewRequest>,
 ) -> Reply {
-    ok(&state.service.preview_schedule(&request)?)
+    ok(&service.preview_schedule(&request)?)
 }
 
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    ServiceOf(service): ServiceOf,
     By(caller): By,
     PrefixOf(prefix): PrefixOf,
     JsonBody(definition): JsonBody<ScheduleDefinition>,
 ) -> Reply {
-    let schedule = state.service.create_schedule(&caller, &definition).await?;
+    let schedule = service.create_schedule(&caller, &definition).await?;
     let mut response = with_revision(json(StatusCode::CREATED, &schedule)?, &schedule);
     let id = outlast_api::path_segment(&schedule.id);
     if let Ok(location) = HeaderValue::from_str(&format!("{prefix}/api/schedules/{id}")) {
@@ -55,7 +53,7 @@ pub(crate) async fn create(
 }
 
 pub(crate) async fn replace(
-    State(state): State<AppState>,
+    ServiceOf(service): ServiceOf,
     By(caller): By,
     path: PathOf,
     headers: HeaderMap,
@@ -66,75 +64,75 @@ pub(crate) async fn replace(
         return Err(Problem::new(ProblemCode::PreconditionRequired, detail).into());
     };
     let id = path.text("id")?;
-    let replaced = state.service.replace_schedule(&caller, id, &definition, expected.revision()).await?;
+    let replaced = service.replace_schedule(&caller, id, &definition, expected.revision()).await?;
     Ok(with_revision(changed(replaced.did, &replaced)?, &replaced.schedule))
 }
 
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    ServiceOf(service): ServiceOf,
     By(caller): By,
     path: PathOf,
     headers: HeaderMap,
 ) -> Reply {
     let expected = expected_revision(&headers)?.and_then(Expected::revision);
-    state.service.delete_schedule(&caller, path.text("id")?, expected).await?;
+    service.delete_schedule(&caller, path.text("id")?, expected).await?;
     Ok(no_content())
 }
 
 pub(crate) async fn pause(
-    State(state): State<AppState>,
+    ServiceOf(service): ServiceOf,
     By(caller): By,
     path: PathOf,
     OptionalBody(request): OptionalBody<SchedulePauseRequest>,
 ) -> Reply {
-    let done = state.service.pause_schedule(&caller, path.text("id")?, &request).await?;
+    let done = service.pause_schedule(&caller, path.text("id")?, &request).await?;
     changed(done.did, &done)
 }
 
 pub(crate) async fn resume(
-    State(state): State<AppState>,
+    ServiceOf(service): ServiceOf,
     By(caller): By,
     path: PathOf,
     OptionalBody(EmptyRequest {}): OptionalBody<EmptyRequest>,
 ) -> Reply {
-    let done = state.service.resume_schedule(&caller, path.text("id")?).await?;
+    let done = service.resume_schedule(&caller, path.text("id")?).await?;
     changed(done.did, &done)
 }
 
 pub(crate) async fn trigger(
-    State(state): State<AppState>,
+    ServiceOf(service): ServiceOf,
     By(caller): By,
     path: PathOf,
     OptionalBody(EmptyRequest {}): OptionalBody<EmptyRequest>,
 ) -> Reply {
-    let done = state.service.trigger_schedule(&caller, path.text("id")?).await?;
+    let done = service.trigger_schedule(&caller, path.text("id")?).await?;
     changed(done.did, &done)
 }
 
 pub(crate) async fn backfill(
-    State(state): State<AppState>,
+    ServiceOf(service): ServiceOf,
     By(caller): By,
     path: PathOf,
     JsonBody(request): JsonBody<BackfillRequest>,
 ) -> Reply {
-    let done = state.service.backfill_schedule(&caller, path.text("id")?, &request).await?;
+    let done = service.backfill_schedule(&caller, path.text("id")?, &request).await?;
     changed(done.did, &done)
 }
 
 pub(crate) async fn pause_many(
-    State(state): State<AppState>,
+    ServiceOf(service): ServiceOf,
     By(caller): By,
     JsonBody(request): JsonBody<SchedulesRequest>,
 ) -> Reply {
-    changed_some(&state.service.pause_schedules(&caller, &request).await?)
+    changed_some(&service.pause_schedules(&caller, &request).await?)
 }
 
 pub(crate) async fn resume_many(
-    State(state): State<AppState>,
+    ServiceOf(service): ServiceOf,
     By(caller): By,
     JsonBody(request): JsonBody<SchedulesRequest>,
 ) -> Reply {
-    changed_some(&state.service.resume_schedules(&caller, &request).await?)
+    changed_some(&service.resume_schedules(&caller, &request).await?)
 }
 
 /// The response to a request for many schedules, of which some may have changed.

@@ -1,6 +1,5 @@
 //! Starting runs, and sending to hooks.
 
-use axum::extract::State;
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use outlast_api::{BatchRequest, Problem, SendRequest, StartRequest, StartedJson};
@@ -8,49 +7,48 @@ use outlast_api::{BatchRequest, Problem, SendRequest, StartRequest, StartedJson}
 use crate::audit::NothingChanged;
 use crate::body::JsonBody;
 use crate::enforce::ActedOn;
-use crate::extract::{By, PathOf, PrefixOf};
+use crate::extract::{By, PathOf, PrefixOf, ServiceOf};
 use crate::reply::{Reply, json, ok};
-use crate::state::AppState;
 
 pub(crate) async fn start(
-    State(state): State<AppState>,
+    ServiceOf(service): ServiceOf,
     By(caller): By,
     PrefixOf(prefix): PrefixOf,
     headers: HeaderMap,
     JsonBody(request): JsonBody<StartRequest>,
 ) -> Reply {
-    let started = state.service.start(&caller, request, idempotency_key(&headers)?).await?;
+    let started = service.start(&caller, request, idempotency_key(&headers)?).await?;
     created(&started, &prefix)
 }
 
 pub(crate) async fn batch(
-    State(state): State<AppState>,
+    ServiceOf(service): ServiceOf,
     By(caller): By,
     JsonBody(request): JsonBody<BatchRequest>,
 ) -> Reply {
-    ok(&state.service.start_batch(&caller, request).await?)
+    ok(&service.start_batch(&caller, request).await?)
 }
 
 pub(crate) async fn send(
-    State(state): State<AppState>,
+    ServiceOf(service): ServiceOf,
     By(caller): By,
     path: PathOf,
     headers: HeaderMap,
     JsonBody(request): JsonBody<SendRequest>,
 ) -> Reply {
     let (run, hook) = (path.run()?, path.text("name")?);
-    ok(&state.service.send(&caller, run, hook, request, idempotency_key(&headers)?).await?)
+    ok(&service.send(&caller, run, hook, request, idempotency_key(&headers)?).await?)
 }
 
 pub(crate) async fn send_to_token(
-    State(state): State<AppState>,
+    ServiceOf(service): ServiceOf,
     By(caller): By,
     path: PathOf,
     headers: HeaderMap,
     JsonBody(request): JsonBody<SendRequest>,
 ) -> Reply {
     let (token, key) = (path.text("token")?, idempotency_key(&headers)?);
-    let sent = state.service.send_to_token(&caller, token, request, key).await?;
+    let sent = service.send_to_token(&caller, token, request, key).await?;
     let mut response = ok(&sent)?;
     response.extensions_mut().insert(ActedOn(sent.run.id));
     if matches!(sent.delivery.as_str(), "duplicate" | "closed") {

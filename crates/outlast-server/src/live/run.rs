@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use outlast::RunId;
 use outlast_api::{
-    EndJson, PayloadAmount, Problem, ProblemCode, QueryPairs, QueryReader, QueryWriter, ResetJson,
+    EndJson, PayloadAmount, Problem, ProblemCode, QueryPairs, QueryReader, QueryWriter, ResetJson, Service,
 };
 use tokio::sync::watch;
 
@@ -50,8 +50,9 @@ pub(crate) async fn handler(
             Err(_) => return Err(Problem::field("Last-Event-ID", "expected the number of an event").into()),
         },
     };
-    let row = state.service.run(run).await?;
-    let missed = state.service.events_from(run, next, PayloadAmount::Preview).await?;
+    let service = state.service_for(&caller);
+    let row = service.run(run).await?;
+    let missed = service.events_from(run, next, PayloadAmount::Preview).await?;
     if row.ended_at.is_some() && missed.events.is_empty() && last_event_id(&headers).is_some() {
         // Everything was sent: this tells the client not to connect again.
         return Ok(no_content());
@@ -59,6 +60,7 @@ pub(crate) async fn handler(
     let permit = state.live.permits.take(&caller.scope, "run")?;
     let source = RunSource {
         state: state.clone(),
+        service,
         run,
         missed: missed.events.iter().map(EventText::of).map(Arc::new).collect(),
         next,
@@ -74,6 +76,7 @@ pub(crate) async fn handler(
 /// Where one client is.
 struct RunSource {
     state: AppState,
+    service: Service,
     run: RunId,
     /// Events that were read from the history and not sent yet.
     missed: Vec<Arc<EventText>>,
@@ -121,10 +124,10 @@ impl RunSource {
 
     /// What the feed knows; subscribes to it first.
     fn news(&mut self) -> Arc<RunNews> {
-        let Self { state, run, behind, .. } = self;
+        let Self { state, service, run, behind, .. } = self;
         let (_, receiver) = self.feed.get_or_insert_with(|| {
-            let start = || RunFeed::start(state.service.clone(), *run, *behind);
-            let feed = state.live.runs.get(*run, start);
+            let start = || RunFeed::start(service.clone(), *run, *behind);
+            let feed = state.live.runs.get((*run, service.hides_payloads()), start);
             let receiver = feed.subscribe();
             (feed, receiver)
         });
@@ -139,9 +142,7 @@ impl RunSource {
         let first = news.recent.front().map_or(news.next, |event| event.number);
         if self.next < first {
             // They are not in the feed any more.
-            if let Ok(tail) =
-                self.state.service.events_from(self.run, self.next, PayloadAmount::Preview).await
-            {
+            if let Ok(tail) = self.service.events_from(self.run, self.next, PayloadAmount::Preview).await {
                 self.next = tail.next.max(self.next);
                 text.extend(tail.events.iter().map(|event| text_of(&EventText::of(event))));
             }

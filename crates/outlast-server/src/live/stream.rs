@@ -23,7 +23,7 @@ pub(crate) async fn handler(
             _ => return Err(Problem::field("Last-Event-ID", "expected the index of a chunk").into()),
         },
     };
-    let follower = state.service.follow_stream(path.run()?, path.text("name")?, from).await?;
+    let follower = state.service_for(&caller).follow_stream(path.run()?, path.text("name")?, from).await?;
     let permit = state.live.permits.take(&caller.scope, "stream")?;
     let source = ChunkSource { follower, is_over: false };
     Ok(response(source, state.service.now(), state.config.shutdown.clone(), permit))

@@ -109,6 +109,7 @@ pub(crate) const RUNS: &[Parameter] = &[
 pub(crate) const HOOKS: &[Parameter] = &[
     Parameter::new("name", Kind::Text),
     Parameter::new("workflow", Kind::Text),
+    Parameter::new("kind", Kind::OneOf(&["name", "token", "webhook"])),
     Parameter::new("opened_before", Kind::Time),
     LIMIT,
     CURSOR,

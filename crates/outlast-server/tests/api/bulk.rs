@@ -76,6 +76,9 @@ async fn open_hooks_are_listed_by_name_and_workflow() {
     assert_eq!((all[0].name.as_str(), all[0].run, all[0].workflow.as_str()), ("decision", id, "approval"));
     assert_eq!(hooks("name=decision&workflow=approval").await, all);
     assert_eq!(hooks("name=other").await, []);
+    assert_eq!(hooks("kind=name").await, all);
+    assert_eq!(hooks("kind=webhook").await, []);
+    api.get("/api/hooks?kind=letter").await.expect(400).problem();
     assert_eq!(hooks("opened_before=2020-01-01T00:00:00Z").await, []);
     api.stop().await;
 }

@@ -39,10 +39,7 @@ async fn a_schedule_is_created_shown_and_listed() {
     assert_eq!(shown.header("etag"), "\"1\"");
     let found = schedule(&shown);
     assert_eq!(found.next.len(), 5);
-    assert_eq!(
-        found.description,
-        "At 03:00, on Monday, Tuesday, Wednesday, Thursday, and Friday, Europe/Berlin"
-    );
+    assert_eq!(found.description, "At 03:00, on Monday to Friday, Europe/Berlin");
     assert_eq!(found.definition.input.as_ref().unwrap().get(), "1970670598291982290");
     assert_eq!(shown.json()["definition"], {
         let mut expected = nightly();

@@ -146,6 +146,8 @@ async fn readers_never_see_a_generated_token_and_operators_see_the_url() {
     let expected =
         json!({ "methods": ["POST", "PUT"], "secret": "bank", "response": "accepted", "url": url });
     assert_eq!(hook, expected);
+    assert_eq!(get(1, "/api/hooks?kind=webhook").await.json()["items"][0]["webhook"], expected);
+    assert_eq!(get(1, "/api/hooks?kind=token").await.json()["items"], json!([]));
     assert_eq!(get(1, &format!("/api/runs/{run}/operations/2")).await.json()["webhook"], expected);
     assert_eq!(get(1, &format!("/api/runs/{run}/state")).await.json()["state"]["json"], url);
     api.stop().await;

@@ -44,7 +44,35 @@ pub(crate) fn check_timezone(name: &str) -> Result<(), String> {
 /// The expression cannot be read.
 pub(crate) fn cron_in_words(expression: &str) -> Result<String, String> {
     let words = parse(expression)?.describe();
-    Ok(words.trim_end_matches('.').to_owned())
+    Ok(with_day_ranges(words.trim_end_matches('.')))
+}
+
+/// The days of the week, in the order of descriptions.
+const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+
+/// Replaces a list of at least three days that follow each other: "Monday to Friday".
+fn with_day_ranges(words: &str) -> String {
+    for count in (3..=DAYS.len()).rev() {
+        for days in DAYS.windows(count) {
+            let (first, last) = (days[0], days[count - 1]);
+            let list = format!("on {}, and {last}", days[..count - 1].join(", "));
+            if words.contains(&list) {
+                return words.replace(&list, &format!("on {first} to {last}"));
+            }
+        }
+    }
+    words.to_owned()
+}
+
+/// The local time of an instant, to the minute.
+///
+/// # Errors
+///
+/// The time zone does not exist, or the instant is too far away.
+pub(crate) fn local_minute(zone: &str, instant: Timestamp) -> Result<String, String> {
+    let timestamp =
+        jiff::Timestamp::from_microsecond(instant.as_micros()).map_err(|error| error.to_string())?;
+    Ok(timestamp.to_zoned(timezone(zone)?).strftime("%Y-%m-%d %H:%M").to_string())
 }
 
 fn parse(expression: &str) -> Result<Cron, String> {

@@ -6,7 +6,7 @@ use outlast_core::Timestamp;
 use outlast_core::duration::duration_text;
 use outlast_core::limits::SCHEDULE_NEXT_MAX;
 
-use super::cron::{check_cron, check_timezone, cron_in_words};
+use super::cron::{check_cron, check_timezone, cron_in_words, local_minute};
 use super::instants::Instants;
 use super::rule::ScheduleTiming;
 use crate::error::Error;
@@ -50,6 +50,23 @@ impl ScheduleTiming {
                 Ok(format!("{words}, {timezone}"))
             }
             Self::Every { micros } => Ok(format!("Every {}", duration_text(Duration::from_micros(*micros)))),
+        }
+    }
+
+    /// Returns an instant in the time zone of the rule, to the minute; `None` for an interval, which has no time zone.
+    ///
+    /// ```
+    /// use outlast::{ScheduleTiming, Timestamp};
+    ///
+    /// let timing = ScheduleTiming::Cron { expression: "0 3 * * *".into(), timezone: "Europe/Berlin".into() };
+    /// let instant = timing.next_instants(Timestamp::from_micros(0), 1)?[0];
+    /// assert_eq!(timing.local_minute(instant).as_deref(), Some("1970-01-01 03:00"));
+    /// # Ok::<(), outlast::Error>(())
+    /// ```
+    pub fn local_minute(&self, instant: Timestamp) -> Option<String> {
+        match self {
+            Self::Cron { timezone, .. } => local_minute(timezone, instant).ok(),
+            Self::Every { .. } => None,
         }
     }
 

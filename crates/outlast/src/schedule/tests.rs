@@ -38,6 +38,18 @@ fn check(expression: &str, timezone: &str, after: &str, expected: &[&str]) {
 }
 
 #[test]
+fn days_that_follow_each_other_are_a_range() {
+    for (days, words) in [
+        ("MON-FRI", "At 03:00, on Monday to Friday"),
+        ("SUN-TUE", "At 03:00, on Sunday to Tuesday"),
+        ("SAT,SUN", "At 03:00, on Sunday and Saturday"),
+        ("MON,WED-FRI", "At 03:00, on Monday, Wednesday, Thursday, and Friday"),
+    ] {
+        assert_eq!(super::cron::cron_in_words(&format!("0 3 * * {days}")).unwrap(), words);
+    }
+}
+
+#[test]
 fn a_local_time_that_does_not_exist_fires_at_the_next_valid_instant() {
     let berlin = ["2026-03-28T01:30", "2026-03-29T01:00", "2026-03-30T00:30", "2026-03-31T00:30"];
     check("30 2 * * *", "Europe/Berlin", "2026-03-27T12:00", &berlin);

@@ -16,6 +16,7 @@ use outlast_core::ChunkContent;
 use outlast_core::limits::{
     ATTEMPT_LOG_BYTES_MAX, ATTEMPT_LOG_LINE_BYTES_MAX, ATTEMPT_LOG_LINES_MAX, LOG_STREAM_ENTRIES_MAX,
 };
+use outlast_core::stream::LOG_STREAM;
 use parking_lot::Mutex;
 use serde::Serialize;
 use tracing::field::{Field, Visit};
@@ -27,9 +28,6 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::authoring::attempt::AttemptInfo;
 use crate::worker::stream_writer::ChunkWrite;
-
-/// The stream with the lines.
-pub(crate) const LOG_STREAM: &str = "outlast:log";
 
 /// The name of the span of an attempt.
 const ATTEMPT_SPAN: &str = "outlast.step";

@@ -101,7 +101,9 @@ async fn cancel_hotel(undo: Undo<Booking, String>) -> Result<(), StepError> {
 
 #[step(attempts = 3, initial = "400ms")]
 async fn pay_trip(place: String) -> Result<(), StepError> {
+    tracing::info!(place, "asking the bank");
     take(200, 400).await;
+    tracing::warn!("the bank has not answered in time");
     Err(StepError::msg(format!("the bank has no answer for the trip to {place}")).with_code("bank_timeout"))
 }
 

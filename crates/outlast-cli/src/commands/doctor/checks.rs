@@ -129,13 +129,15 @@ pub(super) fn of_runs(counts: &CountsJson) -> Vec<DoctorFinding> {
     match count("stuck") {
         0 => findings.push(DoctorFinding::good("runs", "none is stuck")),
         stuck => {
-            let text = format!("{stuck} are stuck; see `outlast list -s stuck`, and deploy a fix");
+            let runs = if stuck == 1 { "1 run is".into() } else { format!("{stuck} runs are") };
+            let text = format!("{runs} stuck; see `outlast list -s stuck`, and deploy a fix");
             findings.push(DoctorFinding::bad("runs", text));
         }
     }
     let paused = counts.marks.get("paused").copied().unwrap_or(0);
     if paused > 0 {
-        let text = format!("{paused} are paused; see `outlast list --mark paused`");
+        let runs = if paused == 1 { "1 run is".into() } else { format!("{paused} runs are") };
+        let text = format!("{runs} paused; see `outlast list --mark paused`");
         findings.push(DoctorFinding::warning("runs", text));
     }
     findings

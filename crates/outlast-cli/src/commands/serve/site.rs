@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use outlast::Client;
+use outlast_api::Role;
 use outlast_dashboard::{DashboardConfig, LoginKeys, Service};
 use outlast_server::{AccessError, AccessKeys, Caller, Config, TrustedProxy, router};
 use tower::ServiceExt;
@@ -14,12 +15,25 @@ use tower::ServiceExt;
 const API_PATHS: [&str; 5] = ["/api", "/livez", "/readyz", "/metrics", "/openapi.json"];
 
 /// What a server says about itself on its pages.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct PageOptions {
     pub(crate) environment: Option<String>,
     pub(crate) is_read_only: bool,
+    pub(crate) payload_role: Role,
     pub(crate) is_https: bool,
     pub(crate) allowed_hosts: Vec<String>,
+}
+
+impl Default for PageOptions {
+    fn default() -> Self {
+        Self {
+            environment: None,
+            is_read_only: false,
+            payload_role: Role::Read,
+            is_https: false,
+            allowed_hosts: Vec::new(),
+        }
+    }
 }
 
 /// How callers are known.
@@ -67,6 +81,7 @@ fn pages(service: Service, callers: Callers, options: PageOptions) -> Router {
         Callers::Keys(keys) => DashboardConfig::keys(KeysOfPages(keys.clone())),
         Callers::Proxy(_) => DashboardConfig::callers(),
     };
+    config = config.payload_role(options.payload_role);
     for host in options.allowed_hosts {
         config = config.allow_host(host);
     }

@@ -367,8 +367,8 @@ pub(super) fn add_stopping(sentence: &mut String, stopping: &Stopping, now: Time
 
 /// Adds that the run is in quarantine.
 pub(super) fn add_quarantine(sentence: &mut String) {
-    let added =
-        " It is in quarantine: pruning, retention and bulk calls leave it out until `client.release(run)`.";
+    let added = " It is in quarantine: pruning, retention and bulk calls leave it out until it is released with \
+         `client.release(run)`.";
     *sentence = append(std::mem::take(sentence), added);
 }
 
