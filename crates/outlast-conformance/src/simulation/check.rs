@@ -30,7 +30,10 @@ use super::values::token_of;
 /// A run at the end of the simulation.
 pub(super) struct FinalRun {
     pub(super) view: RunView,
+    /// Its turns, and those of the other run that a fork has left behind because a replay skips them.
     pub(super) turns: Vec<TurnRecord>,
+    /// The turns that the world has.
+    pub(super) stored: Vec<TurnRecord>,
 }
 
 impl FinalRun {
@@ -128,9 +131,10 @@ pub(super) async fn check(env: &Arc<Environment>, acknowledged: &Mutex<Acknowled
     let Ok(page) = env.inner.runs(query).await else { return };
     let mut final_runs = FinalRuns::new();
     for view in page.runs {
-        let turns = env.history(view.id).await;
-        final_runs.insert(view.id, FinalRun { view, turns });
+        let stored = env.history(view.id).await;
+        final_runs.insert(view.id, FinalRun { view, turns: stored.clone(), stored });
     }
+    add_turns_left_behind(&mut final_runs);
     let (mut violations, mut coverage) = (Vec::new(), Coverage::default());
     check_counts(env, &final_runs, &mut violations).await;
     for final_run in final_runs.values() {
@@ -170,6 +174,27 @@ pub(super) async fn check(env: &Arc<Environment>, acknowledged: &Mutex<Acknowled
     observer.statistics.coverage.add(&coverage);
     observer.statistics.runs = final_runs.len() as u64;
     observer.statistics.events = final_runs.values().map(|final_run| final_run.events().count() as u64).sum();
+}
+
+/// Adds to forks the turns of the other runs that they have not copied.
+fn add_turns_left_behind(final_runs: &mut FinalRuns) {
+    let complete = |run: &RunId| (*run, with_turns_left_behind(*run, final_runs));
+    let forks = final_runs.iter().filter(|(_, final_run)| final_run.fork().is_some());
+    let complete: Vec<_> = forks.map(|(run, _)| complete(run)).collect();
+    for (run, turns) in complete {
+        final_runs.entry(run).and_modify(|final_run| final_run.turns = turns);
+    }
+}
+
+fn with_turns_left_behind(run: RunId, final_runs: &FinalRuns) -> Vec<TurnRecord> {
+    let Some(final_run) = final_runs.get(&run) else { return Vec::new() };
+    let mut turns = final_run.stored.clone();
+    let Some(origin) = fork_origin(&turns).cloned() else { return turns };
+    let others = with_turns_left_behind(origin.of, final_runs).into_iter();
+    let has = |seq: u64| final_run.stored.iter().any(|turn| turn.seq == seq);
+    turns.extend(others.filter(|turn| turn.seq < origin.at && !has(turn.seq)));
+    turns.sort_by_key(|turn| turn.seq);
+    turns
 }
 
 async fn check_counts(env: &Environment, final_runs: &FinalRuns, violations: &mut Vec<String>) {
@@ -254,10 +279,10 @@ fn check_observed(env: &Environment, final_run: &FinalRun, violations: &mut Vec<
         violations.push(format!("nobody saw run {} begin", final_run.view.id));
         return;
     };
-    if observed.turns != final_run.turns {
+    if observed.turns != final_run.stored {
         violations.push(format!(
             "the history of run {} is not what was committed: {:?} is not {:?}",
-            final_run.view.id, final_run.turns, observed.turns
+            final_run.view.id, final_run.stored, observed.turns
         ));
     }
 }
@@ -397,8 +422,8 @@ fn check_replay(final_run: &FinalRun, violations: &mut Vec<String>) {
         // Its code is part of the engine.
         return;
     }
-    for turns in [final_run.turns.len(), final_run.turns.len() / 2] {
-        let history = History { run, turns: final_run.turns[..turns].to_vec() };
+    for turns in [final_run.stored.len(), final_run.stored.len() / 2] {
+        let history = History { run, turns: final_run.stored[..turns].to_vec() };
         let last = history.turns.last();
         if last.is_none_or(|last| last.seq + last.events.len() as u64 <= final_run.copied()) {
             continue;

@@ -121,8 +121,9 @@ pub(super) struct AcceptedMessage {
 }
 
 impl ObservedRun {
+    /// The number of its next event.
     pub(super) fn seq(&self) -> u64 {
-        self.turns.iter().map(|turn| turn.events.len() as u64).sum()
+        self.turns.last().map_or(0, |last| last.seq + last.events.len() as u64)
     }
 }
 

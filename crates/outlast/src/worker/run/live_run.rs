@@ -42,6 +42,8 @@ pub(in crate::worker) struct LiveRun<'a> {
     pub(super) read_position: u64,
     /// Whether the last of these messages that decides it has paused the run.
     pub(super) has_unread_pause: bool,
+    /// Whether one of these messages has asked the run to stop.
+    has_unread_stop: bool,
     /// The latest time at which one of these messages was accepted.
     pub(super) latest_message_at: Timestamp,
     /// The time up to which timers and retry pauses were checked.
@@ -82,6 +84,7 @@ impl<'a> LiveRun<'a> {
             arrived_during_commit: Vec::new(),
             read_position,
             has_unread_pause: false,
+            has_unread_stop: false,
             latest_message_at: Timestamp::from_micros(0),
             timers_checked_at: Timestamp::from_micros(0),
             is_stopping,
@@ -185,7 +188,7 @@ impl<'a> LiveRun<'a> {
             facts.extend(Box::pin(self.ends_before_retry()).await?);
         }
         self.machine.expect_outcomes(&Fact::outcomes_of(&facts));
-        facts.extend(self.lost_when_cancelled());
+        facts.extend(self.lost_when_cancelled(&facts));
         if is_inbox_complete {
             self.add_due_timers(&mut facts);
         }
@@ -371,7 +374,7 @@ impl<'a> LiveRun<'a> {
         for mut message in messages {
             if message.position == self.read_position + 1 {
                 self.read_position = message.position;
-                self.has_unread_pause = is_paused_by(&message.body).unwrap_or(self.has_unread_pause);
+                self.note_pause(&message.body);
                 // Facts are sorted by time: a clock that was set back must not change the order of messages.
                 self.latest_message_at = self.latest_message_at.max(message.at);
                 message.at = self.latest_message_at;
@@ -382,6 +385,16 @@ impl<'a> LiveRun<'a> {
                 facts.push(Fact::message(message));
             }
         }
+    }
+
+    /// Notes whether a message pauses the run. Once it was asked to stop it cannot be paused.
+    fn note_pause(&mut self, body: &MessageBody) {
+        self.has_unread_stop |= matches!(
+            body,
+            MessageBody::Cancel { .. } | MessageBody::Terminate { .. } | MessageBody::Compensate { .. }
+        );
+        let is_paused = is_paused_by(body).unwrap_or(self.has_unread_pause);
+        self.has_unread_pause = is_paused && !self.has_unread_stop;
     }
 
     /// Adds the timers and timeouts that are due, and the deadline if it has passed.
