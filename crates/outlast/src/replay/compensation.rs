@@ -180,8 +180,8 @@ impl Machine {
     /// The marks of the run as far as compensations decide them. A run that begins again has none: it does not end, and can
     /// be paused.
     pub(super) fn marks(&self) -> Marks {
-        let is_marked = |pending: &&Box<PendingEnd>| pending.compensates && pending.retry.is_none();
-        let Some(compensating) = self.compensating.as_ref().filter(is_marked) else {
+        let is_marked = |pending: &&PendingEnd| pending.compensates && pending.retry.is_none();
+        let Some(compensating) = self.compensating.as_deref().filter(is_marked) else {
             return Marks::NONE;
         };
         if self.ended.is_none() {

@@ -180,7 +180,7 @@ fn has_ended(history: &[TurnRecord]) -> bool {
 /// again.
 fn unrecorded_retry(history: &[TurnRecord], retry: Option<FoundRetry>) -> Option<Event> {
     let (message, request, actor) = retry.filter(|_| has_ended(history))?;
-    let next_op = request.split(history.to_vec()).next_op;
+    let next_op = request.split(history.into()).next_op;
     let RetryRequest { from, reopens, deadline, ref reason, .. } = *request;
     let (restarts, renews, adoptable, reason) = (Vec::new(), Vec::new(), Vec::new(), reason.clone());
     let retried =

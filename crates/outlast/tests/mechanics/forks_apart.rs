@@ -122,6 +122,7 @@ async fn a_fork_that_compensates_awaits_its_own_children_after_a_crash(engine: T
     engine.wait_for_history(run.id(), |history| history.contains("hook_opened")).await;
     let events = engine.turns(run.id()).await.iter().map(|turn| turn.events.len() as u64).sum();
     let copy = fork(run.fork().at(events)).await;
+    engine.wait_for_history(copy.id(), |history| history.contains("run_forked")).await;
     // A child that has begun needs its code in order to be cancelled.
     let other = engine.worker((parent, nap, work, undo)).await;
     let child = engine.client.children(copy.id()).await.unwrap().runs[0].id;

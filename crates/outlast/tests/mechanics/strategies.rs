@@ -20,6 +20,7 @@ on_every_world! {
     a_retry_can_be_paused,
     a_failed_try_can_be_paused_while_it_compensates,
     the_end_of_the_last_try_replays,
+    a_try_that_waits_for_an_attempt_costs_no_calls,
     a_cascade_cancels_the_run_that_awaits_it,
     a_run_that_fails_in_quarantine_is_not_deleted_until_it_is_released,
     the_default_of_a_worker_applies_where_nothing_is_said,
@@ -283,6 +284,32 @@ async fn a_failed_try_can_be_paused_while_it_compensates(engine: TestEngine) {
     engine.client.resume(run.id()).await.unwrap();
     assert_eq!(run.output().await.unwrap_err().message(), "not today");
     assert_eq!((engine.steps.count("work"), engine.steps.count("began undo")), (2, 2));
+}
+
+async fn a_try_that_waits_for_an_attempt_costs_no_calls(engine: TestEngine) {
+    #[workflow(on_failure = retry(attempts = 2))]
+    async fn drops(ctx: Context) -> Result<(), Error> {
+        let (slow, soon) = (ctx.blocked("gate"), ctx.sleep("1s"));
+        select! {
+            _ = slow => Err(Error::msg("not today")),
+            _ = soon => Err(Error::msg("not today")),
+        }
+    }
+    let _worker = engine.worker(drops).await;
+    let run = engine.client.start(drops, ()).await.unwrap();
+    engine.steps.wait_for_log("began gate", 1).await;
+    engine.clock.advance(Duration::from_secs(1));
+    engine.wait_for_history(run.id(), |history| history.contains("run_retrying")).await;
+    // The pause is over, and the attempt at the dropped step is still running.
+    let calls = engine.faults.total();
+    engine.clock.advance(Duration::from_secs(60));
+    for _ in 0..200 {
+        tokio::task::yield_now().await;
+    }
+    let calls = engine.faults.total() - calls;
+    assert!(calls < 50, "{calls} calls");
+    engine.steps.open("gate");
+    assert_eq!(run.output().await.unwrap_err().message(), "not today");
 }
 
 async fn the_end_of_the_last_try_replays(engine: TestEngine) {
