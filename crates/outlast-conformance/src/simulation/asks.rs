@@ -154,9 +154,9 @@ pub(super) fn check_asks_of_run(
                 if given.contains(op) {
                     continue;
                 }
-                let sent = final_runs.get(target).and_then(|target| reply_to(&target.turns, payload));
+                let sent = final_runs.get(target).map(|target| replies_to(&target.turns, payload));
                 let got: Option<Value> = output.decode().ok();
-                if sent.is_none() || sent != got {
+                if !got.as_ref().is_some_and(|got| sent.iter().flatten().any(|sent| sent == got)) {
                     violations
                         .push(format!("run {run} got the reply {got:?} of {target}, which sent {sent:?}"));
                 }
@@ -167,21 +167,23 @@ pub(super) fn check_asks_of_run(
     }
 }
 
-/// The first reply to the message with this payload.
-fn reply_to(turns: &[TurnRecord], wanted: &Value) -> Option<Value> {
-    let events = || turns.iter().flat_map(|turn| &turn.events);
-    let asked = events().find_map(|event| match event {
+/// The first replies to the messages with this payload: one, unless the run that asked was forked, and its fork has asked
+/// the same.
+fn replies_to(turns: &[TurnRecord], wanted: &Value) -> Vec<Value> {
+    let events = turns.iter().flat_map(|turn| &turn.events);
+    let asked = events.filter_map(|event| match event {
         Event::HookReceived { message, payload, to, .. }
             if to.wants_reply && payload.decode::<Value>().is_ok_and(|payload| payload == *wanted) =>
         {
             Some(*message)
         }
         _ => None,
-    })?;
-    match recorded_end(turns, asked) {
+    });
+    let replied = asked.filter_map(|asked| match recorded_end(turns, asked) {
         Some(AskOutcome::Answered(reply)) => Some(reply),
         _ => None,
-    }
+    });
+    replied.collect()
 }
 
 #[cfg(test)]

@@ -27,6 +27,8 @@ pub(super) struct AttemptLog {
     /// For each attempt, by the number of times that its operation was reopened before: the claims and the nodes by
     /// which it was begun.
     pub(super) begun: BTreeMap<(RunId, OpNumber, u32, u32), Vec<(u64, String)>>,
+    /// The runs and operations that execute attempts, each with the claim and the node.
+    executed: BTreeSet<(RunId, OpNumber, u32, u32, u64, String)>,
     /// The outputs of attempts.
     pub(super) returned: BTreeMap<(RunId, OpNumber), BTreeSet<u64>>,
     /// The attempt that sent each heartbeat, by its details.
@@ -151,9 +153,12 @@ impl StepState {
         let mut attempt_log = env.attempt_log.lock();
         let begun = attempt_log.begun.entry((run, op, reopened, attempt)).or_default();
         // An attempt that was cancelled before it began may belong to an earlier claim.
-        let is_repeated = begun.contains(&hold) && !cx.is_cancelled() && !env.is_real_time;
-        begun.push(hold);
+        begun.push(hold.clone());
         let is_second = begun.len() > 1 || attempt > 1;
+        // A retry starts a queued step again as another run.
+        let (executing, executed_op) = executing_run;
+        let execution = (executing, executed_op, reopened, attempt, hold.0, hold.1);
+        let is_repeated = !attempt_log.executed.insert(execution) && !cx.is_cancelled() && !env.is_real_time;
         drop(attempt_log);
         if is_repeated {
             env.report_violation(format!(
@@ -205,7 +210,11 @@ impl StepState {
         }
         // An attempt that was about to begin when the worker learned of the drop or cancel may still begin.
         let (dropped, cancelled) = (Event::StepDropped { op }, Event::OperationCancelled { op });
-        let stops = |event: &Event| *event == dropped || *event == cancelled;
+        // A compensation that was cancelled with its saga is one of the run once that compensates itself.
+        let is_compensation = events().any(|event| matches!(event, Event::CompensationStarted { .. }));
+        let decides = |event: &&Event| matches!(event, Event::RunCompensating { .. } | Event::RunRetrying(_));
+        let is_of_run = is_compensation && counting.iter().any(decides);
+        let stops = |event: &Event| *event == dropped || *event == cancelled && !is_of_run;
         let dropped = effective(&history).into_iter().find(|counting| stops(counting.event));
         let dropped = dropped.map(|counting| counting.turn);
         let observer = self.env.observer.lock();

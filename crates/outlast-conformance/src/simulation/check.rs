@@ -17,7 +17,7 @@ use super::coverage::Coverage;
 use super::effective::{Counting, effective, fork_origin};
 use super::ends::check_run_end;
 use super::environment::Environment;
-use super::forks::{check_fork, check_restart, given_outcomes, not_started_again, with_turns_of_origins};
+use super::forks::{check_fork, check_restart, given_outcomes, not_started_again};
 use super::hooks::check_hooks;
 use super::orchestration::{cascading, retried};
 use super::program::{play, rare};
@@ -30,9 +30,9 @@ use super::values::token_of;
 /// A run at the end of the simulation.
 pub(super) struct FinalRun {
     pub(super) view: RunView,
-    /// Its history, for a fork with the turns that it has not copied because a replay skips them.
+    /// Its turns, and those of the other run that a fork has left behind because a replay skips them.
     pub(super) turns: Vec<TurnRecord>,
-    /// The turns that the world has stored.
+    /// The turns that the world has.
     pub(super) stored: Vec<TurnRecord>,
 }
 
@@ -54,13 +54,6 @@ impl FinalRun {
     /// The number of its first event that is not a copy.
     pub(super) fn copied(&self) -> u64 {
         self.fork().map_or(0, |origin| origin.at)
-    }
-
-    /// The number of the last copied event at which a replay can begin. A fork has not copied all events before it.
-    fn last_copied_cut(&self) -> u64 {
-        let copied = self.copied();
-        let cuts = self.effective().into_iter().filter(|counting| counting.event.is_cut());
-        cuts.map(|cut| cut.number).take_while(|number| *number < copied).last().unwrap_or(0)
     }
 
     /// Whether it has been retried by a client.
@@ -141,10 +134,7 @@ pub(super) async fn check(env: &Arc<Environment>, acknowledged: &Mutex<Acknowled
         let stored = env.history(view.id).await;
         final_runs.insert(view.id, FinalRun { view, turns: stored.clone(), stored });
     }
-    for run in final_runs.keys().copied().collect::<Vec<_>>() {
-        let turns = with_turns_of_origins(run, &final_runs);
-        final_runs.entry(run).and_modify(|final_run| final_run.turns = turns);
-    }
+    add_turns_left_behind(&mut final_runs);
     let (mut violations, mut coverage) = (Vec::new(), Coverage::default());
     check_counts(env, &final_runs, &mut violations).await;
     for final_run in final_runs.values() {
@@ -184,6 +174,27 @@ pub(super) async fn check(env: &Arc<Environment>, acknowledged: &Mutex<Acknowled
     observer.statistics.coverage.add(&coverage);
     observer.statistics.runs = final_runs.len() as u64;
     observer.statistics.events = final_runs.values().map(|final_run| final_run.events().count() as u64).sum();
+}
+
+/// Adds to forks the turns of the other runs that they have not copied.
+fn add_turns_left_behind(final_runs: &mut FinalRuns) {
+    let complete = |run: &RunId| (*run, with_turns_left_behind(*run, final_runs));
+    let forks = final_runs.iter().filter(|(_, final_run)| final_run.fork().is_some());
+    let complete: Vec<_> = forks.map(|(run, _)| complete(run)).collect();
+    for (run, turns) in complete {
+        final_runs.entry(run).and_modify(|final_run| final_run.turns = turns);
+    }
+}
+
+fn with_turns_left_behind(run: RunId, final_runs: &FinalRuns) -> Vec<TurnRecord> {
+    let Some(final_run) = final_runs.get(&run) else { return Vec::new() };
+    let mut turns = final_run.stored.clone();
+    let Some(origin) = fork_origin(&turns).cloned() else { return turns };
+    let others = with_turns_left_behind(origin.of, final_runs).into_iter();
+    let has = |seq: u64| final_run.stored.iter().any(|turn| turn.seq == seq);
+    turns.extend(others.filter(|turn| turn.seq < origin.at && !has(turn.seq)));
+    turns.sort_by_key(|turn| turn.seq);
+    turns
 }
 
 async fn check_counts(env: &Environment, final_runs: &FinalRuns, violations: &mut Vec<String>) {
@@ -226,9 +237,9 @@ fn check_end(final_run: &FinalRun, violations: &mut Vec<String>) {
 
 /// Histories have no gaps, and each operation begins once and ends at most once.
 fn check_history(final_run: &FinalRun, violations: &mut Vec<String>) {
-    let (run, mut next, cut) = (final_run.view.id, 0, final_run.last_copied_cut());
-    for turn in &final_run.stored {
-        if turn.seq < next || turn.seq > next.max(cut) {
+    let (run, mut next) = (final_run.view.id, 0);
+    for turn in &final_run.turns {
+        if turn.seq != next {
             violations.push(format!("the history of run {run} has a gap before event {}", turn.seq));
         }
         next = turn.seq + turn.events.len() as u64;
@@ -411,8 +422,8 @@ fn check_replay(final_run: &FinalRun, violations: &mut Vec<String>) {
         // Its code is part of the engine.
         return;
     }
-    for turns in [final_run.turns.len(), final_run.turns.len() / 2] {
-        let history = History { run, turns: final_run.turns[..turns].to_vec() };
+    for turns in [final_run.stored.len(), final_run.stored.len() / 2] {
+        let history = History { run, turns: final_run.stored[..turns].to_vec() };
         let last = history.turns.last();
         if last.is_none_or(|last| last.seq + last.events.len() as u64 <= final_run.copied()) {
             continue;

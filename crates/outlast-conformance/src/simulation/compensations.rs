@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use outlast_core::{CompensationInput, Event, OpNumber, ParentEnd, Status, TurnRecord};
+use outlast_core::{CompensationInput, Event, OpNumber, ParentEnd, RunForked, Status, TurnRecord};
 
 use super::check::FinalRun;
 use super::coverage::{Coverage, Situation};
@@ -33,8 +33,8 @@ struct CompensationModel {
     /// The registrations that are not kept, and the step that each undoes.
     registered: BTreeMap<OpNumber, Option<OpNumber>>,
     kept: BTreeSet<OpNumber>,
-    /// The registrations that have begun.
-    begun: BTreeSet<OpNumber>,
+    /// The registrations that have begun, and the steps that compensate.
+    begun: BTreeMap<OpNumber, OpNumber>,
     /// The compensation that is running after the decision.
     running: Option<OpNumber>,
     last_begun: Option<OpNumber>,
@@ -80,8 +80,14 @@ impl CompensationModel {
                 self.completed_steps.insert(*op);
                 self.end_step(*op);
             }
-            Event::StepFailed { op, .. } => {
-                self.has_failed |= self.running == Some(*op) || self.saga_steps.contains(op);
+            Event::StepFailed { op, failure } => {
+                let is_compensation = self.running == Some(*op) || self.saga_steps.contains(op);
+                if is_compensation && failure.is_cancelled() {
+                    // It was cancelled with its saga, and runs again when the run ends.
+                    self.begun.retain(|_, step| step != op);
+                } else {
+                    self.has_failed |= is_compensation;
+                }
                 self.end_step(*op);
             }
             Event::StepDropped { op } => self.end_step(*op),
@@ -101,7 +107,7 @@ impl CompensationModel {
                 coverage.record(Situation::Retried);
                 return self.retry(retrying.attempt, retrying.retry_at);
             }
-            Event::RunForked(forked) => self.fork(forked.next_op),
+            Event::RunForked(forked) => self.fork(forked),
             Event::RunContinued(continued) => return self.continued(continued.failed_tries, turn, coverage),
             Event::RunFailed { .. } | Event::RunCancelled { .. } => return self.end(),
             _ => {}
@@ -115,7 +121,10 @@ impl CompensationModel {
     }
 
     /// The compensations of copied operations are those of the other run, except those of steps that have not ended.
-    fn fork(&mut self, next_op: OpNumber) {
+    fn fork(&mut self, forked: &RunForked) {
+        let next_op = forked.next_op;
+        let is_started = |op: &OpNumber| forked.restarts.iter().any(|restarted| restarted.op == *op);
+        self.open_children.retain(is_started);
         let has_ended =
             |step: OpNumber| self.started_steps.contains(&step) && !self.open_steps.contains(&step);
         let is_own = |op: &OpNumber, undone: &Option<OpNumber>| {
@@ -123,7 +132,7 @@ impl CompensationModel {
         };
         self.registered.retain(|op, undone| is_own(op, undone));
         let registered = &self.registered;
-        self.begun.retain(|op| registered.contains_key(op));
+        self.begun.retain(|op, _| registered.contains_key(op));
         self.saga_steps.clear();
         self.has_failed = false;
     }
@@ -137,7 +146,9 @@ impl CompensationModel {
     }
 
     fn decide(&mut self, decision: Decision) -> Result<(), String> {
-        let is_settled = |op: &OpNumber| self.kept.contains(op) || self.begun.contains(op);
+        // A compensation of a saga that is running is one of the run from now on.
+        let is_over = |of: &OpNumber| self.begun.get(of).is_some_and(|op| !self.open_steps.contains(op));
+        let is_settled = |op: &OpNumber| self.kept.contains(op) || is_over(op);
         self.compensates = self.registered.keys().any(|op| !is_settled(op));
         match self.decision.replace(decision) {
             Some(earlier) => Err(format!("the run had decided before: {earlier:?}")),
@@ -163,7 +174,7 @@ impl CompensationModel {
         if self.kept.contains(&of) {
             return Err("it was settled".into());
         }
-        if !self.begun.insert(of) {
+        if self.begun.insert(of, op).is_some() {
             return Err("it has run before".into());
         }
         if self.decision.is_none() {
@@ -227,7 +238,7 @@ impl CompensationModel {
     fn check_complete(&self) -> Result<(), String> {
         let is_needed =
             |undone: &Option<OpNumber>| undone.is_none_or(|step| self.completed_steps.contains(&step));
-        let is_settled = |op: &OpNumber| self.kept.contains(op) || self.begun.contains(op);
+        let is_settled = |op: &OpNumber| self.kept.contains(op) || self.begun.contains_key(op);
         let missing = self.registered.iter().find(|(op, undone)| is_needed(undone) && !is_settled(op));
         match missing {
             Some((op, undone)) => Err(format!("compensation {op} of {undone:?} has not run")),

@@ -35,6 +35,8 @@ pub(super) struct Controlled {
     pub(super) retries: BTreeMap<RunId, Vec<Reopened>>,
     /// The forks that the world has accepted.
     pub(super) forks: BTreeMap<RunId, Fork>,
+    /// The events before which clients have asked for forks.
+    pub(super) forked_at: BTreeMap<RunId, u64>,
     /// The forks that may attempt steps again that are attempted at most once.
     pub(super) forced_forks: BTreeSet<RunId>,
     /// The other outcomes of operations of forks.
@@ -225,7 +227,9 @@ impl SimulatedClient {
         let mut call = client.fork::<String>(run).id(fork);
         if self.rng.u32(0..5) < 3 {
             let events = self.env.observer.lock().runs.get(&run).map_or(0, ObservedRun::seq);
-            call = call.at(self.rng.u64(1..=events.max(1)));
+            let at = self.rng.u64(1..=events.max(1));
+            self.env.controlled.lock().forked_at.insert(fork, at);
+            call = call.at(at);
         } else {
             for _ in 0..self.rng.u32(1..3) {
                 let Some((op, output)) = self.any_output(run, fork) else { return };

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use outlast_core::cut::replay_from;
 use outlast_core::{Event, Fork, OpNumber, RunId, Status, TurnRecord};
 use serde_json::Value;
 
@@ -39,7 +40,9 @@ pub(super) fn check_fork(
     let origin = final_runs.get(&fork.origin.of);
     let outputs = |op: OpNumber| controlled.outputs.get(&(run, op));
     let is_forced = controlled.forced_forks.contains(&run);
+    let asked = controlled.forked_at.get(&run).filter(|asked| **asked < fork.origin.at);
     let problems = [
+        asked.map(|asked| format!("a client has asked for the events before {asked}")),
         origin.and_then(|origin| changed_copy(final_run, origin, fork, outputs)),
         own_part(final_run, fork),
         repeated_step(env, final_run, &open, is_forced),
@@ -63,32 +66,20 @@ pub(super) fn open_at_cut(turns: &[TurnRecord], at: u64) -> OpenSteps {
     open
 }
 
-/// The turns of a run, with those of its origins that a fork has not copied.
-pub(super) fn with_turns_of_origins(run: RunId, final_runs: &FinalRuns) -> Vec<TurnRecord> {
-    let Some(final_run) = final_runs.get(&run) else { return Vec::new() };
-    let Some(origin) = final_run.fork() else { return final_run.stored.clone() };
-    let mut turns: BTreeMap<_, _> = with_turns_of_origins(origin.of, final_runs)
-        .into_iter()
-        .filter(|turn| turn.seq < origin.at)
-        .map(|turn| (turn.seq, turn))
-        .collect();
-    turns.extend(final_run.stored.iter().map(|turn| (turn.seq, turn.clone())));
-    turns.into_values().collect()
-}
-
-/// The copied events are those of the other run, except for how the run began and recorded values that were given.
+/// The copied events are those of the other run, except for how the run began and recorded values that were given. Only
+/// turns before the last cut, which a replay skips, may be left behind.
 fn changed_copy<'a>(
     final_run: &FinalRun,
     origin: &FinalRun,
     fork: &Fork,
     given: impl Fn(OpNumber) -> Option<&'a Value>,
 ) -> Option<String> {
-    let copied = |run: &FinalRun| {
-        let turns = run.stored.iter().filter(|turn| turn.seq < fork.origin.at);
-        let events = turns.flat_map(|turn| (turn.seq..).zip(turn.events.clone()));
-        events.filter(|(number, _)| *number < fork.origin.at).collect::<BTreeMap<_, _>>()
-    };
-    let (own, others) = (copied(final_run), copied(origin));
+    let at = fork.origin.at;
+    let before = events_before(&origin.turns, at);
+    let (own, others) = (by_number(&events_before(&final_run.stored, at)), by_number(&before));
+    if let Some(missing) = (replay_from(&before, at)..at).find(|number| !own.contains_key(number)) {
+        return Some(format!("it lacks event {missing}"));
+    }
     own.into_iter().find_map(|(number, own)| match (&own, others.get(&number)) {
         (Event::RunStarted(_), Some(Event::RunStarted(_)))
         | (Event::RunContinued(_), Some(Event::RunContinued(_))) => None,
@@ -99,6 +90,19 @@ fn changed_copy<'a>(
         }
         (own, other) => (Some(own) != other).then(|| format!("event {number} is {own:?}, and was {other:?}")),
     })
+}
+
+/// The turns before an event, the last one as far as it.
+fn events_before(turns: &[TurnRecord], at: u64) -> Vec<TurnRecord> {
+    let mut before: Vec<_> = turns.iter().filter(|turn| turn.seq < at).cloned().collect();
+    if let Some(last) = before.last_mut() {
+        last.events.truncate(usize::try_from(at - last.seq).unwrap_or(usize::MAX));
+    }
+    before
+}
+
+fn by_number(turns: &[TurnRecord]) -> BTreeMap<u64, Event> {
+    turns.iter().flat_map(|turn| (turn.seq..).zip(turn.events.clone())).collect()
 }
 
 /// Whether a fork has ended before a worker has executed its code.

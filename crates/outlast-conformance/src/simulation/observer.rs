@@ -121,9 +121,9 @@ pub(super) struct AcceptedMessage {
 }
 
 impl ObservedRun {
-    /// The number of its next event. A fork has not copied events that a replay skips.
+    /// The number of its next event.
     pub(super) fn seq(&self) -> u64 {
-        self.turns.last().map_or(0, |turn| turn.seq + turn.events.len() as u64)
+        self.turns.last().map_or(0, |last| last.seq + last.events.len() as u64)
     }
 }
 

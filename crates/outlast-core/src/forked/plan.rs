@@ -79,7 +79,7 @@ impl ForkPlan {
     pub fn of(history: &[TurnRecord], point: ForkPoint<'_>, is_forced: bool) -> Result<Self, ForkRefusal> {
         let events = history.last().map_or(0, |turn| turn.seq + turn.events.len() as u64);
         let (at, outputs) = match point {
-            ForkPoint::At(at) => (before_retry(history, at), Vec::new()),
+            ForkPoint::At(at) => (before_last_drops(history, before_retry(history, at)), Vec::new()),
             ForkPoint::Outputs(ops) => replaced_outcomes(history, events, ops)?,
         };
         let before = events_before(history, at, events)?;
@@ -209,6 +209,30 @@ fn before_retry(history: &[TurnRecord], mut at: u64) -> u64 {
         }
     }
     at
+}
+
+/// The cut for a fork at an event: before a run continues as a new generation, or begins again, it drops what its workflow
+/// has left open. A fork between these drops begins before them: its workflow returns as well, and drops the same.
+fn before_last_drops(history: &[TurnRecord], at: u64) -> u64 {
+    let is_drop = |event: &Event| {
+        matches!(
+            event,
+            Event::StepDropped { .. }
+                | Event::TimerCancelled { .. }
+                | Event::HookClosed { .. }
+                | Event::ChildDropped { .. }
+                | Event::TokenClosed { .. }
+                | Event::OperationCancelled { .. }
+        )
+    };
+    let Some(turn) = history.iter().rfind(|turn| turn.seq <= at) else { return at };
+    let before = usize::try_from(at - turn.seq).unwrap_or(usize::MAX).min(turn.events.len());
+    let (copied, rest) = turn.events.split_at(before);
+    let next = rest.iter().find(|event| !is_drop(event));
+    if !matches!(next, Some(Event::RunContinued(_) | Event::RunRetrying(_))) {
+        return at;
+    }
+    at - copied.iter().rev().take_while(|event| is_drop(event)).count() as u64
 }
 
 /// The turns before an event, the last one as far as it.

@@ -60,7 +60,7 @@ impl Client {
     ///
     /// `NotFound` if there is no such run. `Conflict`, with the reason, if the run cannot be retried: it has not failed;
     /// its failure did not come from an operation and none is [named](RetryCall::from); its compensations have run; its
-    /// end has cancelled children that had begun; another run holds a token that it held; a step that is attempted at most once would be attempted again, and the
+    /// end has cancelled children that had begun; another run holds a token that it held, or has taken over its key; a step that is attempted at most once would be attempted again, and the
     /// retry is not [forced](RetryCall::force); messages that it has sent are not delivered yet; or it is a queued step.
     /// `Invalid` if its deadline has passed, `Limit` if the reason is longer than 4 KiB, `Unavailable` if the world does
     /// not respond.
@@ -176,12 +176,26 @@ impl RetryCall<'_> {
     /// What the retry does, and the deadline that the run has.
     async fn plan(&self) -> Result<(RetryPlan, Option<Timestamp>), Error> {
         let history = self.client.history_without_payloads(self.run).await?;
+        self.check_key(&history).await?;
         let plan = RetryPlan::of(&history, self.from, self.is_forced);
         let mut plan = plan.map_err(|refusal| refused(self.run, &refusal.to_string()))?;
         self.check_cancelled_children(&mut plan).await?;
         self.check_reopened_child(&mut plan).await?;
         self.check_tokens(&mut plan).await?;
         Ok((plan, deadline_of(&history)))
+    }
+
+    /// Refuses the retry if another run has taken over the key of the run: one run has a key at a time. A schedule could not
+    /// be found by its name any more.
+    async fn check_key(&self, history: &[TurnRecord]) -> Result<(), Error> {
+        let first = history.first().and_then(|turn| turn.events.first());
+        let Some(Event::RunStarted(started)) = first else { return Ok(()) };
+        let Some(key) = &started.key else { return Ok(()) };
+        if self.client.run(self.run).await?.key.is_some() {
+            return Ok(());
+        }
+        let reason = format!("its key \"{key}\" names another run since then; restart it instead");
+        Err(refused(self.run, &reason))
     }
 
     /// Refuses the retry if the end of the run has cancelled a child that had begun. Those that had not are started again.

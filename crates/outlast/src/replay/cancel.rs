@@ -165,7 +165,8 @@ impl Machine {
         let lost = table.ops.iter().filter_map(|(op, slot)| match (&slot.phase, &slot.kind) {
             (Phase::Open, OpKind::Step(step)) if !step.attempting && step.queued.is_none() => {
                 let reason = reason_of(slot)?;
-                let failure = match step.new.policy.is_transactional {
+                // Nobody has attempted the steps of a fork that no worker has continued.
+                let failure = match step.new.policy.is_transactional || self.has_unmet_fork() {
                     true => Failure::cancelled(&reason),
                     false => Failure::maybe_attempted(&reason),
                 };

@@ -177,9 +177,11 @@ impl Machine {
         self.end("has ended", final_event(ends_as, failure.with_failed_compensations(failed)), events);
     }
 
-    /// The marks of the run as far as compensations decide them.
+    /// The marks of the run as far as compensations decide them. A run that begins again has none: it does not end, and can
+    /// be paused.
     pub(super) fn marks(&self) -> Marks {
-        let Some(compensating) = self.compensating.as_ref().filter(|pending| pending.compensates) else {
+        let is_marked = |pending: &&PendingEnd| pending.compensates && pending.retry.is_none();
+        let Some(compensating) = self.compensating.as_deref().filter(is_marked) else {
             return Marks::NONE;
         };
         if self.ended.is_none() {

@@ -37,6 +37,8 @@ struct CopiedEnd {
     deliveries_left: usize,
     /// What the workflow had decided since the delivery before.
     decisions: Vec<Event>,
+    /// Operations with lower numbers are copied.
+    next_op: OpNumber,
 }
 
 impl UnmetFork {
@@ -52,7 +54,7 @@ impl UnmetFork {
         let (mut ends, mut decisions) = (Vec::new(), Vec::new());
         for event in copied {
             if matches!(event, Event::RunForked(_)) {
-                ends.push((deliveries, decisions.clone()));
+                ends.push((deliveries, decisions.clone(), next_op));
             }
             if event.is_decision() {
                 decisions.push(event.clone());
@@ -62,8 +64,11 @@ impl UnmetFork {
             }
             next_op = next_op.max(OpNumber(event.op().map_or(0, |op| op.0 + 1)));
         }
-        ends.push((deliveries, decisions));
-        let end = |(before, decisions)| CopiedEnd { deliveries_left: deliveries - before, decisions };
+        ends.push((deliveries, decisions, next_op));
+        let end = |(before, decisions, next_op)| {
+            let deliveries_left = deliveries - before;
+            CopiedEnd { deliveries_left, decisions, next_op }
+        };
         let ends = ends.into_iter().map(end).collect();
         let (origin, returned) = (origin.clone(), None);
         Some(Box::new(Self { origin, next_op, deliveries_left: deliveries, ends, returned }))
@@ -104,7 +109,7 @@ impl Machine {
 
     fn note_fork_progress(&self) {
         if let Some(fork) = &self.fork {
-            self.state.table.lock().is_at_fork = fork.end().is_some();
+            self.state.table.lock().at_fork = fork.end().map(|end| end.next_op);
         }
     }
 
@@ -208,7 +213,7 @@ impl OperationTable {
         let is_started = |op: &OpNumber| forked.restarts.iter().any(|restarted| restarted.op == *op);
         self.children.retain(|op, _| !copied(*op) || is_started(op));
         self.adoption = None;
-        self.is_at_fork = false;
+        self.at_fork = None;
         self.forget_copied_compensations(forked);
         open.iter().for_each(|op| self.renew_attempts(*op, None));
         self.set_restarted_runs(&forked.restarts);

@@ -132,7 +132,7 @@ impl OperationTable {
             return false;
         };
         // The end of the copied events must not be skipped.
-        if is_disturbed || self.is_at_fork || self.cancelled_at.is_some() || self.refusals.is_some() {
+        if is_disturbed || self.at_fork.is_some() || self.cancelled_at.is_some() || self.refusals.is_some() {
             return false;
         }
         // All of them belong to the loop: nothing else has created operations.
@@ -233,6 +233,7 @@ impl OperationTable {
         self.next_op += 1;
         let iteration = self.open_loop(of).map_or(0, |open| open.iteration);
         let can_skip = self.can_skip_iteration(of) && state.is_ok();
+        self.settle_closed_tokens();
         let is_recorded = self.is_recorded(op);
         let (state, cut) = match is_recorded {
             false => (state, can_skip.then(|| self.cut(of, op))),

@@ -450,6 +450,13 @@ impl Machine {
         first.into_iter().chain(self.deadline()).chain(self.retry_due()).min()
     }
 
+    /// As [`next_due`](Self::next_due), while the run is held: the next try cannot begin while attempts are running.
+    pub(crate) fn next_due_in_hold(&self, are_attempts_over: bool) -> Option<Timestamp> {
+        let first = self.state.table.lock().due.first().map(|(at, _)| *at);
+        let retry_due = self.retry_due().filter(|_| are_attempts_over);
+        first.into_iter().chain(self.deadline()).chain(retry_due).min()
+    }
+
     /// The deadline of the run; `None` once the run was cancelled or has ended.
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
         let is_over = || self.ended.is_some() || self.is_ending() || self.state.is_cancelled();

@@ -50,8 +50,9 @@ pub(super) struct OperationTable {
     pub(super) random: u64,
     /// The run whose id is the seed of the random numbers: this one, or the one that was forked.
     pub(super) seed: RunId,
-    /// Whether all copied deliveries of a fork are replayed, and their end is not met yet.
-    pub(super) is_at_fork: bool,
+    /// The number of the first operation that is not copied, once all copied deliveries of a fork are replayed and until
+    /// their end is met.
+    pub(super) at_fork: Option<OpNumber>,
     /// The number of the next operation when the cancel was delivered.
     pub(super) cancelled_at: Option<u64>,
     /// The refusals since the run was cancelled; from rules 2 on.
@@ -95,6 +96,8 @@ pub(super) struct OperationTable {
     pub(super) replayed_tags: Tags,
     /// The registered compensations; `None` in most runs.
     pub(super) compensations: Option<Box<Ledger>>,
+    /// The operations whose runs a retry has replaced by new ones.
+    pub(super) replaced_runs: BTreeSet<OpNumber>,
     /// Children that a retry has left behind; `None` in most runs.
     pub(super) adoption: Option<Box<Adoption>>,
     /// The loops of the run; `None` in most runs.
@@ -268,7 +271,7 @@ impl OperationTable {
             now,
             place: EventPlace::default(),
             seed: seed_run(run, started),
-            is_at_fork: false,
+            at_fork: None,
             random: random_seed(seed_run(run, started), begin.next_op),
             cancelled_at: None,
             refusals: None,
@@ -292,6 +295,7 @@ impl OperationTable {
             writes_count: 0,
             replayed_tags: Tags::new(),
             compensations: None,
+            replaced_runs: BTreeSet::new(),
             adoption: None,
             loops: None,
             tokens: HeldTokens::carried(&begin.tokens),

@@ -5,7 +5,7 @@
 //! delivered like new ones. A later replay skips everything between the cut point and `run_retried`, and applies that
 //! event in the same way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use outlast_core::{
@@ -32,6 +32,16 @@ pub(crate) struct PendingRetry {
     /// The children with keys that can be adopted.
     pub(crate) children: Vec<ChildStarted>,
     pub(crate) adoptable: Vec<AdoptableChild>,
+    /// The queued steps that had ended before the run, which has not read that. They are not started again.
+    pub(crate) unread_ends: BTreeSet<OpNumber>,
+}
+
+impl PendingRetry {
+    /// The steps that have ended: their outcomes are recorded again, or unread.
+    fn ended_steps(&self) -> Vec<OpNumber> {
+        let again = self.again.iter().filter_map(|(_, event)| ended_step(event));
+        again.chain(self.unread_ends.iter().copied()).collect()
+    }
 }
 
 impl Machine {
@@ -41,13 +51,11 @@ impl Machine {
         let mut table = self.state.table.lock();
         table.set_event_number(events.len());
         let RetryRequest { from, reopens, restarts, tokens, deadline, reason, .. } = &*retry.request;
-        // What is recorded again has ended.
-        let ended: Vec<_> = retry.again.iter().filter_map(|(_, event)| ended_step(event)).collect();
         let retried = RunRetried {
             from: *from,
             reopens: *reopens,
             next_op: retry.next_op,
-            restarts: table.runs_to_restart(restarts, &ended),
+            restarts: table.runs_to_restart(restarts, &retry.ended_steps()),
             renews: table.renewed_waits(),
             adoptable,
             deadline: *deadline,
@@ -68,6 +76,31 @@ impl Machine {
             self.deliver(delivery, events)?;
         }
         Ok(())
+    }
+
+    /// The operations whose runs a retry will replace by new ones.
+    pub(crate) fn replaced_by(&self, retry: &PendingRetry) -> BTreeSet<OpNumber> {
+        let table = self.state.table.lock();
+        let restarts = table.runs_to_restart(&retry.request.restarts, &retry.ended_steps());
+        restarts.into_iter().map(|restarted| restarted.op).collect()
+    }
+
+    /// Whether an operation is a queued step that has not ended.
+    pub(crate) fn is_queued_step(&self, op: OpNumber) -> bool {
+        self.state.table.lock().is_queued(op)
+    }
+
+    /// Whether a retry has replaced runs that operations awaited.
+    pub(crate) fn has_replaced_runs(&self) -> bool {
+        !self.state.table.lock().replaced_runs.is_empty()
+    }
+
+    /// The run that an operation awaits since a retry has replaced another one; `None` if none was replaced, or the
+    /// operation has ended.
+    pub(crate) fn replacing_run(&self, op: OpNumber) -> Option<RunId> {
+        let table = self.state.table.lock();
+        let child = table.children.get(&op).filter(|_| table.replaced_runs.contains(&op));
+        child.map(|child| child.run)
     }
 
     fn adoptable(&self, retry: &PendingRetry) -> Vec<AdoptableChild> {
@@ -176,6 +209,7 @@ impl OperationTable {
         }
         self.renew_attempts(retried.reopens, Some(retried.message));
         self.set_restarted_runs(&retried.restarts);
+        self.replaced_runs.extend(retried.restarts.iter().map(|restarted| restarted.op));
         retried.renews.iter().for_each(|wait| self.renew_wait(wait));
     }
 

@@ -61,7 +61,12 @@ impl Machine {
         }
         let FailureStrategy::Retry(policy) = self.strategy() else { return Err(error) };
         let (failure, attempt) = (error.into_failure(), self.state.failed_tries() + 1);
-        let chance = self.state.table.lock().chance();
+        let mut table = self.state.table.lock();
+        // A replay does not come here, so the random numbers of the run stay as they are.
+        let random = table.random;
+        let chance = table.chance();
+        table.random = random;
+        drop(table);
         let Some(pause) = policy.pause_after(attempt, &failure, chance) else {
             return Err(Error::of_failure(failure));
         };

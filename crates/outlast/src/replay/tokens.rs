@@ -230,11 +230,34 @@ impl OperationTable {
         if !is_held_again {
             self.discard_payloads_of(&held.token);
         }
+        if self.withdraw_request(op) {
+            return;
+        }
         if !self.is_replaying() {
             let kept_until = held.keep_for.map(|keep_for| self.now.plus(keep_for));
             let freed = FreedToken { hash: TokenHash::of(&held.token), op, kept_until };
             self.pending_outbox().tokens.freed.push(freed);
         }
+    }
+
+    /// Removes the request of a token that is closed in the turn in which it was requested. Returns whether there was one: the
+    /// world frees tokens before it takes others, so it would take this one.
+    fn withdraw_request(&mut self, op: OpNumber) -> bool {
+        let Some(pending_outbox) = &mut self.pending_outbox else { return false };
+        let requested = pending_outbox.tokens.taken.len();
+        pending_outbox.tokens.taken.retain(|new| new.op != op);
+        pending_outbox.tokens.taken.len() < requested
+    }
+
+    /// The iteration of a loop that has closed tokens ends: they stay closed, even if the run continues as a new generation
+    /// in the same poll, and payloads that were sent to them are not kept beyond the iteration.
+    pub(super) fn settle_closed_tokens(&mut self) {
+        let Some(tokens) = &mut self.tokens else { return };
+        tokens.closing.values_mut().for_each(|closing| closing.is_closed = true);
+        let is_held = |token: &Arc<str>| tokens.held.values().any(|held| held.token == *token);
+        let closed = tokens.closing.values().map(|closing| &closing.token);
+        let closed: Vec<_> = closed.filter(|token| !is_held(token)).cloned().collect();
+        closed.iter().for_each(|token| self.discard_payloads_of(token));
     }
 
     /// From now on dropped handles keep their tokens. Those that were dropped since the last decisions were taken are held

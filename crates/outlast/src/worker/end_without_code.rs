@@ -13,11 +13,12 @@ use outlast_core::turn::LastTurn;
 use outlast_core::{
     ACTOR_HEADER, ClaimRequest, Claimed, ClaimedHistory, Compensations, EndingRun, Event, Failure, Headers,
     Join, Judgement, Message, MessageBody, MessageId, NewChild, NewMessage, OpNumber, Outbox, Outcome,
-    ParentEnd, RestartedRun, RunId, SessionId, Status, SuspectRoom, Then, Timestamp, Turn, World, WorldError,
-    pending_fork,
+    ParentEnd, RestartedRun, RetryRequest, RunId, RunRetried, SessionId, Status, SuspectRoom, Then,
+    Timestamp, Turn, World, WorldError, pending_fork,
 };
 
 use super::read_all::{add_missing_turns, read_history, read_inbox};
+use super::run::pending_retry::{FoundRetry, last_retry};
 use crate::ids;
 
 /// The maximum number of runs that one claim of a client returns, if no worker is joined.
@@ -81,6 +82,7 @@ pub(crate) async fn decide_end(
     }
     let missed_deadline = deadline_before_first_turn(claimed, now);
     let inbox = whole_inbox(world, claimed).await?;
+    let retry = last_retry(&inbox);
     let mut requests = inbox.iter().filter_map(|message| match &message.body {
         MessageBody::Terminate { reason } => Some((RequestedEnd::new(reason, &message.headers), false)),
         MessageBody::Compensate { reason } => Some((RequestedEnd::new(reason, &message.headers), true)),
@@ -110,6 +112,9 @@ pub(crate) async fn decide_end(
             history => Some(history?),
         },
     };
+    if let Some(retried) = history.as_deref().and_then(|history| unrecorded_retry(history, retry)) {
+        events.insert(0, retried);
+    }
     let (messages, step, rules) = match &history {
         Some(history) => {
             let step = step_after_end(claimed.run, history, &events, now.max(claimed.turn_at));
@@ -148,20 +153,45 @@ async fn compensations_first(
     claimed: &Claimed,
     terminate: Option<RequestedEnd>,
 ) -> Result<Option<EndDecision>, WorldError> {
-    let compensations = match &claimed.history {
+    let history = match &claimed.history {
         ClaimedHistory::Whole(_) | ClaimedHistory::LeftOut => match replayed_history(world, claimed).await {
-            Ok(history) => Compensations::of(&history),
+            Ok(history) => history,
             Err(WorldError::Corrupt(_)) => return Ok(Some(EndDecision::Continue)),
             Err(error) => return Err(error),
         },
         ClaimedHistory::Unreadable(_) => return Ok(Some(EndDecision::Continue)),
     };
-    if claimed.columns.marks.is_compensating() {
-        // The request changes nothing.
+    let compensations = Compensations::of(&history);
+    let compensates_failed_try = || compensations.has_unsettled() && begins_again(&history);
+    if claimed.columns.marks.is_compensating() || compensates_failed_try() || has_ended(&history) {
+        // The request changes nothing, or is delivered: its compensations are running, or its retry is not recorded yet.
         return Ok(Some(EndDecision::Continue));
     }
     let end = terminate.or_else(|| overdue(claimed)).filter(|_| compensations.has_unsettled());
     Ok(end.map(|end| EndDecision::Compensate(Box::new(end))))
+}
+
+/// Whether a history has the end of a run, which was reopened since then.
+fn has_ended(history: &[TurnRecord]) -> bool {
+    history.last().and_then(|turn| turn.events.last()).and_then(Status::of_final).is_some()
+}
+
+/// The event of a retry that no worker has recorded: a history has one end since its last retry. Nothing of the run begins
+/// again.
+fn unrecorded_retry(history: &[TurnRecord], retry: Option<FoundRetry>) -> Option<Event> {
+    let (message, request, actor) = retry.filter(|_| has_ended(history))?;
+    let next_op = request.split(history.into()).next_op;
+    let RetryRequest { from, reopens, deadline, ref reason, .. } = *request;
+    let (restarts, renews, adoptable, reason) = (Vec::new(), Vec::new(), Vec::new(), reason.clone());
+    let retried =
+        RunRetried { from, reopens, next_op, restarts, renews, adoptable, deadline, message, reason, actor };
+    Some(Event::RunRetried(Box::new(retried)))
+}
+
+/// Whether a run waits for its next try.
+fn begins_again(history: &[TurnRecord]) -> bool {
+    let mut since = last_generation(history).into_iter().flat_map(|(_, _, since)| since);
+    since.any(|event| matches!(event, Event::RunRetrying(_)))
 }
 
 /// The rules that a run was started with.
@@ -268,7 +298,10 @@ fn ended_with_parent(carried: &[CarriedChild]) -> impl Iterator<Item = (OpNumber
 fn step_after_end(run: RunId, history: &[TurnRecord], events: &[Event], at: Timestamp) -> Option<NewChild> {
     let (started, _, since) = last_generation(history)?;
     let on_end = started.ending.as_ref()?.on_end.as_ref()?;
-    let since_ops = since.filter_map(Event::op).map(|op| op.0 + 1);
+    let since_ops = since.chain(events).filter_map(|event| match event {
+        Event::RunRetried(retried) => Some(retried.next_op.0),
+        event => event.op().map(|op| op.0 + 1),
+    });
     let next_op = OpNumber(since_ops.max().unwrap_or(0).max(first_op(history)));
     let status = events.last().and_then(Status::of_final)?;
     let mut tags = &started.tags;

@@ -45,6 +45,8 @@ struct FaultState {
     plans: Vec<FaultPlan>,
     sizes: BTreeMap<Call, Vec<usize>>,
     fenced: usize,
+    /// The number of runs that claims have returned.
+    claimed: usize,
     is_unavailable: bool,
     /// The error of all calls, if the storage is gone.
     gone: Option<WorldError>,
@@ -87,8 +89,9 @@ impl Faults {
         self.state.lock().unreadable.contains(&run)
     }
 
-    /// Replaces the histories of unreadable runs in a claim.
+    /// Replaces the histories of unreadable runs in a claim, and counts its runs.
     fn hide_unreadable(&self, mut work: Work) -> Work {
+        self.state.lock().claimed += work.claimed.len();
         for claimed in work.claimed.iter_mut().filter(|claimed| self.is_unreadable(claimed.run)) {
             claimed.history = ClaimedHistory::Unreadable("event 0 makes no sense".into());
             claimed.inbox.clear();
@@ -203,6 +206,11 @@ impl Faults {
     /// The number of elements of each call.
     pub(super) fn sizes(&self, call: Call) -> Vec<usize> {
         self.state.lock().sizes.get(&call).cloned().unwrap_or_default()
+    }
+
+    /// The number of runs that claims have returned.
+    pub(super) fn claimed(&self) -> usize {
+        self.state.lock().claimed
     }
 
     /// The number of turns that were refused because their session does not hold the run.

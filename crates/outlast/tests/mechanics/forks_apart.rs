@@ -14,6 +14,7 @@ on_every_world! {
     a_loop_continues_in_its_iteration,
     a_cut_before_a_loop_records_it_anew,
     a_generation_can_begin_in_the_last_copied_poll,
+    a_cut_between_the_last_drops_of_a_generation_is_before_them,
     a_fork_leaves_the_past_of_its_generation_behind,
     a_fork_of_a_loop_leaves_skipped_iterations_behind,
     an_event_of_a_deleted_generation_refuses_the_fork,
@@ -21,6 +22,8 @@ on_every_world! {
     a_fork_is_retried_only_from_what_it_did_itself,
     a_terminated_fork_leaves_the_other_runs_children_alone,
     a_fork_that_is_terminated_before_it_began_undoes_nothing,
+    a_saga_that_fails_in_the_last_copied_poll_undoes_nothing_of_the_other_run,
+    a_copied_step_that_was_cancelled_is_not_undone,
     a_fork_that_compensates_awaits_its_own_children_after_a_crash,
     a_fork_that_compensates_at_once_does_not_await_runs_that_nobody_starts,
     a_cut_in_the_poll_in_which_the_workflow_returns_keeps_what_it_recorded,
@@ -74,6 +77,32 @@ async fn a_result_in_the_last_copied_poll_depends_on_what_is_the_forks(engine: T
     assert_eq!(again.output().await.unwrap(), "three");
 }
 
+async fn a_saga_that_fails_in_the_last_copied_poll_undoes_nothing_of_the_other_run(engine: TestEngine) {
+    #[workflow]
+    async fn trip(ctx: Context) -> Result<String, Error> {
+        let booked = ctx.saga(async |ctx| {
+            ctx.step(work, "one".to_owned()).undo(undo).await?;
+            ctx.step(work, "bad two".to_owned()).undo(undo).await
+        });
+        booked.await.or_else(|error| Ok(error.to_string()))
+    }
+    let _worker = engine.worker((trip, work, undo)).await;
+    let run = engine.client.start(trip, ()).await.unwrap();
+    let output = run.output().await.unwrap();
+    assert_eq!((engine.steps.count("undid one"), engine.steps.count("undid bad two")), (1, 1));
+    let at = event(&engine, run.id(), "compensation_started", 0).await;
+    let copy = fork(run.fork().at(at)).await;
+    assert_eq!(copy.output().await.unwrap(), output);
+    assert_eq!((engine.steps.count("undid one"), engine.steps.count("undid bad two")), (1, 1));
+    // The fork attempts the second step itself, and undoes it.
+    let at = event(&engine, run.id(), "step_failed", 0).await;
+    let copy = fork(run.fork().at(at)).await;
+    assert_eq!(copy.output().await.unwrap(), output);
+    assert_eq!((engine.steps.count("undid one"), engine.steps.count("undid bad two")), (1, 2));
+    let history = engine.history(copy.id()).await;
+    assert_eq!(history.matches("compensation_started").count(), 1, "{history}");
+}
+
 async fn a_fork_that_compensates_awaits_its_own_children_after_a_crash(engine: TestEngine) {
     #[workflow]
     async fn nap(ctx: Context) -> Result<(), Error> {
@@ -93,6 +122,7 @@ async fn a_fork_that_compensates_awaits_its_own_children_after_a_crash(engine: T
     engine.wait_for_history(run.id(), |history| history.contains("hook_opened")).await;
     let events = engine.turns(run.id()).await.iter().map(|turn| turn.events.len() as u64).sum();
     let copy = fork(run.fork().at(events)).await;
+    engine.wait_for_history(copy.id(), |history| history.contains("run_forked")).await;
     // A child that has begun needs its code in order to be cancelled.
     let other = engine.worker((parent, nap, work, undo)).await;
     engine.wait_for_status(copy.id(), Status::Waiting).await;
@@ -244,6 +274,35 @@ async fn a_generation_can_begin_in_the_last_copied_poll(engine: TestEngine) {
     engine.send(later.id(), "go", 1).await;
     assert_eq!(later.output().await.unwrap(), 2);
     assert_eq!(engine.steps.count("began 2 of 2"), 2);
+}
+
+async fn a_cut_between_the_last_drops_of_a_generation_is_before_them(engine: TestEngine) {
+    #[workflow]
+    async fn rounds(ctx: Context, round: u32) -> Result<u32, Error> {
+        if round == 2 {
+            return Ok(round);
+        }
+        ctx.step(work, "one".to_owned()).undo(undo).await?;
+        let (slow, go) = (ctx.step(work, "slow two".to_owned()), ctx.hook::<u32>("go"));
+        // The dropped step is awaited while compensations are registered, and dropped when the generation ends.
+        select! {
+            _ = slow => (),
+            _ = go => (),
+        }
+        ctx.keep();
+        ctx.continue_as(&2)
+    }
+    let _worker = engine.worker((rounds, work, undo)).await;
+    let run = engine.client.start(rounds, 1).await.unwrap();
+    engine.steps.wait_for_log("began slow two", 1).await;
+    engine.send(run.id(), "go", 1).await;
+    assert_eq!(run.output().await.unwrap(), 2);
+    let dropped = event(&engine, run.id(), "step_dropped", 0).await;
+    let continued = event(&engine, run.id(), "run_continued", 0).await;
+    assert_eq!(continued, dropped + 1);
+    assert_eq!(run.fork().at(continued).dry_run().await.unwrap().at, dropped);
+    assert_eq!(fork(run.fork().at(continued)).await.output().await.unwrap(), 2);
+    engine.steps.open("slow two");
 }
 
 /// The numbers of the events that a run has.
@@ -407,4 +466,30 @@ async fn a_fork_that_is_terminated_before_it_began_undoes_nothing(engine: TestEn
     assert!(engine.history(open.id()).await.ends_with("run_terminated terminated: not needed"));
     let retried = engine.client.retry(copy.id()).from(OpNumber(0)).await.unwrap_err();
     assert!(retried.to_string().contains("before the run was forked"), "{retried}");
+}
+
+async fn a_copied_step_that_was_cancelled_is_not_undone(engine: TestEngine) {
+    #[workflow]
+    async fn order(ctx: Context) -> Result<String, Error> {
+        let (slow, go) = (ctx.step(work, "slow".to_owned()).undo(undo), ctx.hook::<u32>("go"));
+        // The step is cancelled, and its end is awaited.
+        select! {
+            _ = slow => (),
+            _ = go => (),
+        }
+        ctx.hook::<u32>("later").await?;
+        Err(Error::msg("no"))
+    }
+    let _worker = engine.worker((order, work, undo)).await;
+    let run = engine.client.start(order, ()).await.unwrap();
+    engine.steps.wait_for_log("began slow", 1).await;
+    engine.send(run.id(), "go", 1).await;
+    engine.wait_for_history(run.id(), |history| history.matches("hook_opened").count() == 2).await;
+    let at = event(&engine, run.id(), "hook_opened", 1).await + 1;
+    let copy = fork(run.fork().at(at)).await;
+    engine.send(copy.id(), "later", 1).await;
+    assert!(copy.output().await.is_err());
+    // Only the other run has attempted the step.
+    assert_eq!((engine.steps.count("began slow"), engine.steps.count("undid slow")), (1, 0));
+    engine.steps.open("slow");
 }

@@ -3,7 +3,7 @@
 use outlast::core::limits::{HISTORY_EVENTS_MAX, SKIPPED_EVENTS_DELETED};
 use outlast::core::{Event, IterationEnded};
 use outlast::prelude::*;
-use outlast::{RunId, Status, StuckReason};
+use outlast::{RunId, Status, StuckReason, TokenDelivery};
 
 use super::test_engine::{StepCalls, TestEngine, on_every_world, trace, traces};
 
@@ -30,6 +30,7 @@ on_every_world! {
     views_mark_skipped_iterations,
     a_loop_that_was_renamed_is_diverged,
     settling_compensations_in_an_iteration_is_no_divergence,
+    a_payload_for_a_token_that_an_iteration_has_closed_is_gone,
 }
 
 async fn ends(engine: &TestEngine, run: RunId) -> Vec<IterationEnded> {
@@ -649,4 +650,31 @@ async fn settling_compensations_in_an_iteration_is_no_divergence(engine: TestEng
     engine.settle().await;
     engine.send(run.id(), "go", 2).await;
     assert_eq!(run.output().await.unwrap(), 1);
+}
+
+async fn a_payload_for_a_token_that_an_iteration_has_closed_is_gone(engine: TestEngine) {
+    #[workflow]
+    async fn reopens(ctx: Context) -> Result<Option<u32>, Error> {
+        let rounds = ctx.iterate("rounds", 0_u32, async |ctx, round| {
+            let open = ctx.open_hook::<u32>("review").token("order-7").await?;
+            if round == 0 {
+                ctx.sleep("1m").await?;
+                return Ok(Next::Again(1));
+            }
+            match open.next().timeout("1m").await {
+                Err(error) if error.is_timeout() => Ok(Next::Done(None)),
+                payload => Ok(Next::Done(Some(payload?))),
+            }
+        });
+        rounds.await
+    }
+    // The worker replays the run after each turn.
+    let _worker = engine.worker(reopens).await;
+    let run = engine.client.start(reopens, ()).await.unwrap();
+    engine.settle().await;
+    assert_eq!(engine.client.send_to_token("order-7", &1).await.unwrap(), TokenDelivery::Delivered);
+    engine.advance("1m").await;
+    assert_eq!(cuts(&engine, run.id()).await, (1, 1));
+    engine.advance("1m").await;
+    assert_eq!(run.output().await.unwrap(), None);
 }

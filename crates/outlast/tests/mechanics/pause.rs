@@ -32,6 +32,7 @@ on_every_world! {
     pause_and_resume_report_what_they_did,
     a_run_that_an_older_build_holds_is_not_paused,
     a_paused_run_is_explained,
+    a_pause_after_a_request_to_stop_has_no_effect,
 }
 
 /// Attempted at most once.
@@ -561,4 +562,26 @@ async fn a_paused_run_is_explained(engine: TestEngine) {
     let explained = busy.explain().await.unwrap();
     assert!(explained.is_quarantined && explained.sentence.contains("It is in quarantine"), "{explained:?}");
     engine.steps.open("gate");
+}
+
+async fn a_pause_after_a_request_to_stop_has_no_effect(engine: TestEngine) {
+    #[step]
+    async fn undo(cx: StepContext<StepState>, _undo: Undo<String, String>) -> Result<(), StepError> {
+        cx.state().log("undone");
+        Ok(())
+    }
+    #[workflow]
+    async fn order(ctx: Context) -> Result<u32, Error> {
+        ctx.note("done").undo(undo).await?;
+        ctx.hook("never").await
+    }
+    let worker = engine.worker((order, undo)).await;
+    let run = engine.client.start(order, ()).await.unwrap();
+    engine.wait_for_status(run.id(), Status::Waiting).await;
+    worker.stop().await.unwrap();
+    engine.client.terminate(run.id(), "enough").compensating().await.unwrap();
+    engine.client.pause(run.id()).await.unwrap();
+    let _worker = engine.worker((order, undo)).await;
+    engine.wait_for_status(run.id(), Status::Cancelled).await;
+    assert_eq!(engine.steps.count("undone"), 1);
 }

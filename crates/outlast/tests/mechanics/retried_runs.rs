@@ -18,6 +18,7 @@ on_every_world! {
     an_open_queued_step_starts_again_as_a_new_run,
     the_runs_that_a_retry_has_started_end_with_it,
     a_child_that_failed_starts_again,
+    the_end_of_a_child_that_was_replaced_concerns_nobody,
     a_child_with_a_key_is_adopted,
     a_child_that_ended_while_its_parent_had_ended_is_not_lost,
     a_child_of_a_skipped_operation_is_adopted_by_its_key,
@@ -331,6 +332,37 @@ async fn a_child_that_failed_starts_again(engine: TestEngine) {
         (Status::Failed, Status::Completed)
     );
     assert_eq!(engine.steps.count("before"), 1);
+}
+
+async fn the_end_of_a_child_that_was_replaced_concerns_nobody(engine: TestEngine) {
+    #[workflow]
+    async fn child(ctx: Context) -> Result<String, Error> {
+        let go = ctx.hook::<u32>("go").await?;
+        let worked = ctx.step(work, "bad".to_owned()).await?;
+        Ok(format!("{worked} {go}"))
+    }
+    #[workflow]
+    async fn over(ctx: Context) -> Result<String, Error> {
+        ctx.child(child, ()).await
+    }
+    let _worker = engine.worker((over, child, work)).await;
+    let run = engine.client.start(over, ()).await.unwrap();
+    engine.settle().await;
+    let first = engine.client.operations(run.id()).await.unwrap()[0].child.unwrap();
+    engine.send(first, "go", 1).await;
+    assert!(run.output().await.is_err());
+    engine.steps.log("fixed bad");
+    retry(&engine, run.id()).await;
+    engine.settle().await;
+    let second = engine.client.operations(run.id()).await.unwrap()[0].child.unwrap();
+    assert_ne!(first, second);
+    // The child of the failed operation continues as well, and tells the parent of its end again.
+    retry(&engine, first).await;
+    engine.wait_for_status(first, Status::Completed).await;
+    engine.settle().await;
+    assert_eq!(engine.status(run.id()).await, Status::Waiting);
+    engine.send(second, "go", 2).await;
+    assert_eq!(run.output().await.unwrap(), "bad 2");
 }
 
 async fn a_child_with_a_key_is_adopted(engine: TestEngine) {

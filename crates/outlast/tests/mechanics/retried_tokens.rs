@@ -1,5 +1,6 @@
 //! Retries of runs with tokens, queued steps and unread payloads: what the run still has, gets again, and never repeats.
 
+use outlast::core::History;
 use outlast::prelude::*;
 use outlast::{Controlled, ErrorKind, OpNumber, RunId, Status, TokenDelivery};
 
@@ -10,6 +11,8 @@ on_every_world! {
     a_token_that_was_closed_after_the_failure_is_taken_again,
     a_token_that_another_run_has_taken_refuses_the_retry,
     a_payload_behind_the_one_that_ended_the_run_is_not_lost,
+    the_end_of_a_queued_step_behind_the_payload_that_ended_the_run_is_not_lost,
+    a_run_that_is_terminated_before_its_retry_is_recorded_has_one_end,
 }
 
 /// Fails until the test logs `fixed <name>`; waits for the gate of its name if that begins with `slow`.
@@ -128,4 +131,54 @@ async fn a_payload_behind_the_one_that_ended_the_run_is_not_lost(engine: TestEng
     let call = engine.client.retry(run.id()).from(OpNumber(0));
     assert_eq!(call.await.unwrap(), Controlled::Requested);
     assert_eq!(run.output().await.unwrap(), 2);
+}
+
+async fn the_end_of_a_queued_step_behind_the_payload_that_ended_the_run_is_not_lost(engine: TestEngine) {
+    #[workflow]
+    async fn picky(ctx: Context) -> Result<String, Error> {
+        let number = async {
+            match ctx.hook::<u32>("number").await? {
+                1 => Err(Error::msg("not 1")),
+                other => Ok(other),
+            }
+        };
+        let queued = ctx.step(work, "queued".to_owned()).queue("gpu");
+        let (worked, number) = futures_util::future::try_join(queued, number).await?;
+        Ok(format!("{worked} {number}"))
+    }
+    let worker = engine.worker(picky).await;
+    let run = engine.client.start(picky, ()).await.unwrap();
+    engine.wait_for_status(run.id(), Status::Waiting).await;
+    worker.stop().await.unwrap();
+    engine.send(run.id(), "number", 1).await;
+    let gpu = engine.builder().queues(["gpu"]).register(work).start().await.unwrap();
+    engine.wait_for_view(run.id(), |view| view.sent == 2).await;
+    gpu.stop().await.unwrap();
+    // Both are read in one turn, and the first ends the run.
+    let _worker = engine.worker(picky).await;
+    assert!(run.output().await.is_err());
+    let number = engine.client.operations(run.id()).await.unwrap()[1].op;
+    assert_eq!(engine.client.retry(run.id()).from(number).await.unwrap(), Controlled::Requested);
+    engine.send(run.id(), "number", 2).await;
+    assert_eq!(run.output().await.unwrap(), "queued 2");
+    assert_eq!(engine.steps.count("began queued"), 1);
+}
+
+async fn a_run_that_is_terminated_before_its_retry_is_recorded_has_one_end(engine: TestEngine) {
+    #[workflow]
+    async fn fails(ctx: Context) -> Result<String, Error> {
+        ctx.step(work, "bad".to_owned()).await
+    }
+    let worker = engine.worker((fails, work)).await;
+    let run = engine.client.start(fails, ()).await.unwrap();
+    assert!(run.output().await.is_err());
+    worker.stop().await.unwrap();
+    retry(&engine, run.id()).await;
+    engine.client.terminate(run.id(), "enough").await.unwrap();
+    let _worker = engine.worker((fails, work)).await;
+    engine.wait_for_status(run.id(), Status::Cancelled).await;
+    let history = engine.history(run.id()).await;
+    assert!(history.contains("run_retried\nrun_terminated"), "{history}");
+    let exported = engine.client.export(run.id()).await.unwrap();
+    outlast::replay(fails, History::from_json(&exported).unwrap()).unwrap();
 }

@@ -19,6 +19,9 @@ on_every_world! {
     a_parent_receives_only_the_end_of_the_last_try,
     a_retry_survives_crashes,
     a_retry_can_be_paused,
+    a_failed_try_can_be_paused_while_it_compensates,
+    the_end_of_the_last_try_replays,
+    a_try_that_waits_for_an_attempt_costs_no_calls,
     a_cascade_cancels_the_run_that_awaits_it,
     a_run_that_fails_in_quarantine_is_not_deleted_until_it_is_released,
     the_default_of_a_worker_applies_where_nothing_is_said,
@@ -188,7 +191,7 @@ async fn children_and_compensations_are_over_before_the_next_try(engine: TestEng
     engine.steps.wait_for_log("began child", 1).await;
     engine.clock.advance(Duration::from_secs(60));
     let view = engine.view(run.id()).await;
-    assert_eq!((view.shown_status(), view.generation), ("compensating", 1));
+    assert_eq!((view.shown_status(), view.generation), ("waiting", 1), "it does not end");
     assert_eq!((engine.steps.count("undo done"), engine.steps.count("begins")), (0, 1));
     engine.steps.open("child");
     engine.steps.wait_for_log("undo done", 1).await;
@@ -268,11 +271,94 @@ async fn a_retry_can_be_paused(engine: TestEngine) {
     let run = engine.client.start(stubborn, 2).await.unwrap();
     engine.settle().await;
     engine.client.pause(run.id()).await.unwrap();
+    engine.settle().await;
+    let claimed = engine.faults.claimed();
     engine.advance("1h").await;
+    assert_eq!(engine.faults.claimed(), claimed, "a paused run is not claimed");
     assert_eq!((engine.steps.count("work"), engine.view(run.id()).await.shown_status()), (1, "paused"));
     engine.client.resume(run.id()).await.unwrap();
     engine.settle().await;
     assert_eq!(run.output().await.unwrap(), 2);
+}
+
+async fn a_failed_try_can_be_paused_while_it_compensates(engine: TestEngine) {
+    #[step]
+    async fn undo(cx: StepContext<StepState>, _undo: Undo<String, String>) -> Result<(), StepError> {
+        cx.state().log("began undo");
+        cx.state().wait_for_gate("undo").await;
+        Ok(())
+    }
+    #[workflow(on_failure = retry(attempts = 2))]
+    async fn parent(ctx: Context) -> Result<(), Error> {
+        ctx.step(super::test_engine::note, "work").undo(undo).await?;
+        Err(Error::msg("not today"))
+    }
+    let _worker = engine.worker((parent, undo)).await;
+    let run = engine.client.start(parent, ()).await.unwrap();
+    engine.steps.wait_for_log("began undo", 1).await;
+    engine.client.pause(run.id()).await.unwrap();
+    assert_eq!(engine.view(run.id()).await.shown_status(), "paused");
+    engine.steps.open("undo");
+    engine.wait_for_view(run.id(), |view| view.owner.is_none()).await;
+    let claimed = engine.faults.claimed();
+    engine.advance("1h").await;
+    assert_eq!(engine.faults.claimed(), claimed, "a paused run is not claimed");
+    assert_eq!((engine.view(run.id()).await.generation, engine.steps.count("work")), (1, 1));
+    engine.client.resume(run.id()).await.unwrap();
+    assert_eq!(run.output().await.unwrap_err().message(), "not today");
+    assert_eq!((engine.steps.count("work"), engine.steps.count("began undo")), (2, 2));
+}
+
+async fn a_try_that_waits_for_an_attempt_costs_no_calls(engine: TestEngine) {
+    #[workflow(on_failure = retry(attempts = 2))]
+    async fn drops(ctx: Context) -> Result<(), Error> {
+        let (slow, soon) = (ctx.blocked("gate"), ctx.sleep("1s"));
+        select! {
+            _ = slow => Err(Error::msg("not today")),
+            _ = soon => Err(Error::msg("not today")),
+        }
+    }
+    let _worker = engine.worker(drops).await;
+    let run = engine.client.start(drops, ()).await.unwrap();
+    engine.steps.wait_for_log("began gate", 1).await;
+    engine.clock.advance(Duration::from_secs(1));
+    engine.wait_for_history(run.id(), |history| history.contains("run_retrying")).await;
+    // The pause is over, and the attempt at the dropped step is still running.
+    let calls = engine.faults.total();
+    engine.clock.advance(Duration::from_secs(60));
+    for _ in 0..200 {
+        tokio::task::yield_now().await;
+    }
+    let calls = engine.faults.total() - calls;
+    assert!(calls < 50, "{calls} calls");
+    engine.steps.open("gate");
+    assert_eq!(run.output().await.unwrap_err().message(), "not today");
+}
+
+async fn the_end_of_the_last_try_replays(engine: TestEngine) {
+    #[workflow]
+    async fn waits(ctx: Context) -> Result<u32, Error> {
+        ctx.hook("go").await
+    }
+    #[workflow(on_failure = retry(attempts = 2))]
+    async fn parent(ctx: Context) -> Result<(), Error> {
+        let _child = ctx.child(waits, ()).on_parent_end(ParentEnd::Wait);
+        ctx.sleep("1s").await?;
+        Err(Error::msg("not today"))
+    }
+    // The worker replays the run after each turn.
+    let _worker = engine.worker((parent, waits)).await;
+    let run = engine.client.start(parent, ()).await.unwrap();
+    engine.settle().await;
+    engine.advance("1s").await;
+    engine.advance("10s").await;
+    engine.advance("1s").await;
+    let view = engine.view(run.id()).await;
+    assert_eq!((view.status, view.generation, view.stuck), (Status::Waiting, 2, None));
+    let children = engine.client.children(run.id()).await.unwrap().runs;
+    let child = children.iter().find(|child| !child.status.is_final()).unwrap().id;
+    engine.send(child, "go", 1).await;
+    assert_eq!(run.output().await.unwrap_err().message(), "not today");
 }
 
 async fn a_cascade_cancels_the_run_that_awaits_it(engine: TestEngine) {

@@ -25,6 +25,7 @@ on_every_world! {
     a_repeated_payload_is_delivered_once,
     an_invalid_token_is_an_error_of_the_operation,
     views_show_open_hooks_with_their_tokens,
+    a_token_that_is_dropped_in_the_turn_of_its_request_is_free,
 }
 
 const REVIEW: Hook<u32> = Hook::new("review");
@@ -391,4 +392,27 @@ async fn views_show_open_hooks_with_their_tokens(engine: TestEngine) {
         matches!(&waits[..], [Wait::Hook { token: Some(token), .. }] if token == "order-42"),
         "{waits:?}"
     );
+}
+
+async fn a_token_that_is_dropped_in_the_turn_of_its_request_is_free(engine: TestEngine) {
+    #[workflow]
+    async fn hesitant(ctx: Context) -> Result<u32, Error> {
+        ctx.hook::<u32>("first").await?;
+        let (opening, second) = (ctx.open_hook::<u32>("review").token("order-7"), ctx.hook::<u32>("second"));
+        select! {
+            open = opening => drop(open),
+            _ = second => (),
+        }
+        ctx.hook("end").await
+    }
+    let run = engine.client.start(hesitant, ()).await.unwrap();
+    // Both are read in one turn.
+    engine.send(run.id(), "first", 1).await;
+    engine.send(run.id(), "second", 2).await;
+    let _worker = engine.worker(hesitant).await;
+    engine.wait_for_history(run.id(), |history| history.contains("token_closed")).await;
+    engine.settle().await;
+    assert_eq!(engine.client.token("order-7").await.unwrap(), None);
+    engine.send(run.id(), "end", 3).await;
+    assert_eq!(run.output().await.unwrap(), 3);
 }

@@ -42,6 +42,8 @@ pub(in crate::worker) struct LiveRun<'a> {
     pub(super) read_position: u64,
     /// Whether the last of these messages that decides it has paused the run.
     pub(super) has_unread_pause: bool,
+    /// Whether one of these messages has asked the run to stop.
+    has_unread_stop: bool,
     /// The time up to which timers and retry pauses were checked.
     pub(super) timers_checked_at: Timestamp,
     pub(super) is_stopping: bool,
@@ -80,6 +82,7 @@ impl<'a> LiveRun<'a> {
             arrived_during_commit: Vec::new(),
             read_position,
             has_unread_pause: false,
+            has_unread_stop: false,
             timers_checked_at: Timestamp::from_micros(0),
             is_stopping,
             unrecorded_outcomes: Vec::new(),
@@ -182,7 +185,7 @@ impl<'a> LiveRun<'a> {
             facts.extend(Box::pin(self.ends_before_retry()).await?);
         }
         self.machine.expect_outcomes(&Fact::outcomes_of(&facts));
-        facts.extend(self.lost_when_cancelled());
+        facts.extend(self.lost_when_cancelled(&facts));
         if is_inbox_complete {
             self.add_due_timers(&mut facts);
         }
@@ -309,7 +312,7 @@ impl<'a> LiveRun<'a> {
     /// or the worker stops.
     async fn next_facts(&mut self) -> Result<Vec<Fact>, Exit> {
         let wakes = self.machine.wakes();
-        let due = self.machine.next_due();
+        let due = self.machine.next_due_in_hold(self.attempts.is_empty());
         let clock = self.task.session.clock.clone();
         let timer = async {
             match due {
@@ -341,7 +344,8 @@ impl<'a> LiveRun<'a> {
             // Boxed because few steps are transactional, and it would enlarge the state of every run.
             Box::pin(self.accept_recorded(&mut facts)).await?;
         }
-        if self.machine.next_due().is_some_and(|due| due <= self.task.session.clock.now()) {
+        let due = self.machine.next_due_in_hold(self.attempts.is_empty());
+        if due.is_some_and(|due| due <= self.task.session.clock.now()) {
             // A message that was accepted before the timer was due must be delivered before it.
             let inbox = read_inbox(&self.task.session, self.task.run, self.position.consumed).await?;
             let is_inbox_complete = inbox.len() < INBOX_READ_MAX;
@@ -368,7 +372,7 @@ impl<'a> LiveRun<'a> {
         for mut message in messages {
             if message.position == self.read_position + 1 {
                 self.read_position = message.position;
-                self.has_unread_pause = is_paused_by(&message.body).unwrap_or(self.has_unread_pause);
+                self.note_pause(&message.body);
                 if let MessageBody::Attempted { events } = &mut message.body {
                     self.outcomes_in_inbox.extend(events.iter().filter_map(attempt_of));
                     facts.extend(Fact::recovered_outcomes(std::mem::take(events), message.at));
@@ -376,6 +380,16 @@ impl<'a> LiveRun<'a> {
                 facts.push(Fact::message(message));
             }
         }
+    }
+
+    /// Notes whether a message pauses the run. Once it was asked to stop it cannot be paused.
+    fn note_pause(&mut self, body: &MessageBody) {
+        self.has_unread_stop |= matches!(
+            body,
+            MessageBody::Cancel { .. } | MessageBody::Terminate { .. } | MessageBody::Compensate { .. }
+        );
+        let is_paused = is_paused_by(body).unwrap_or(self.has_unread_pause);
+        self.has_unread_pause = is_paused && !self.has_unread_stop;
     }
 
     /// Adds the timers and timeouts that are due, and the deadline if it has passed.

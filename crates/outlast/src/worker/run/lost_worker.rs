@@ -40,10 +40,11 @@ impl LiveRun<'_> {
         self.machine.set_maybe_attempted(&self.maybe_attempted);
     }
 
-    /// The failures of steps that a lost worker attempted when the run was cancelled. They are not attempted again.
-    pub(super) fn lost_when_cancelled(&self) -> Vec<Fact> {
-        let at = self.position.at;
-        let lost = self.machine.lost_when_cancelled().into_iter();
+    /// The failures of steps that a lost worker attempted when the run was cancelled, unless their outcomes are among the
+    /// facts. They are not attempted again.
+    pub(super) fn lost_when_cancelled(&self, facts: &[Fact]) -> Vec<Fact> {
+        let (at, known) = (self.position.at, Fact::outcomes_of(facts));
+        let lost = self.machine.lost_when_cancelled().into_iter().filter(|(op, _)| !known.contains(op));
         let ended = |(op, failure)| Delivery::StepEnded { op, outcome: Err(failure) };
         lost.map(|lost| Fact { at, kind: FactKind::RecoveredOutcome(Box::new(ended(lost))) }).collect()
     }

@@ -10,13 +10,13 @@
 //! Attempts begin after the last part, and so does everything else that follows a turn, with one exception: the
 //! heartbeats and attempts of dropped steps are handled with the part that drops them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use outlast_core::turn::BasedOn;
 use outlast_core::{
-    Event, NewChild, NewMessage, Outbox, Tags, Then, Timestamp, Turn, TurnColumns, TurnId, WorkflowWrites,
+    Event, FreedToken, NewChild, NewMessage, NewReply, NewToken, OpNumber, Outbox, Tags, Then, Timestamp,
+    TokenChanges, Turn, TurnColumns, TurnId, WorkflowWrites,
 };
-use outlast_core::{NewReply, TokenChanges};
 
 use super::exit::Exit;
 use super::fact::Fact;
@@ -87,7 +87,7 @@ fn split_behind(mut turn: Turn, deliveries: usize, first: FirstPart, max: usize,
     let mut count = (deliveries + patches).max(max);
     let (consumed, fired_until) = (turn.consumed, turn.fired_until);
     (turn.consumed, turn.fired_until) = (first.consumed, first.fired_until);
-    let mut remaining = RemainingOutbox::of(turn.outbox.take(), first.settled_messages);
+    let mut remaining = RemainingOutbox::of(turn.outbox.take(), first.settled_messages, &turn.events);
     let mut events = std::mem::take(&mut turn.events).into_iter();
     while events.len() > count {
         let events: Vec<_> = events.by_ref().take(count).collect();
@@ -137,18 +137,25 @@ struct RemainingOutbox {
     tags: Tags,
     /// They belong to the first part: a replay of that part does not write them again.
     writes: WorkflowWrites,
-    /// They belong to the first part: repeating one changes nothing.
+    /// A token is taken with the part that records its request: if the worker is lost, the next one repeats only requests
+    /// that are not recorded, and gets one answer for each. It is freed with the part that records its close, or that takes
+    /// it again.
     tokens: TokenChanges,
+    /// The requests and closes of tokens in parts that were not taken yet.
+    later: BTreeSet<OpNumber>,
+    /// They belong to the first part: repeating one changes nothing.
     replies: Vec<NewReply>,
 }
 
 impl RemainingOutbox {
-    /// All entries of an outbox, whose first `settled_messages` messages were sent before the last delivery.
-    fn of(outbox: Option<Box<Outbox>>, settled_messages: usize) -> Self {
+    /// All entries of the outbox of a turn with these events. Its first `settled_messages` messages were sent before the
+    /// last delivery.
+    fn of(outbox: Option<Box<Outbox>>, settled_messages: usize, events: &[Event]) -> Self {
         let Outbox { children, messages: mut settled, tags, writes, tokens, replies } =
             outbox.map_or_else(Outbox::default, |outbox| *outbox);
         let messages = settled.split_off(settled_messages.min(settled.len()));
-        Self { children: children.into(), settled, messages, tags, writes, tokens, replies }
+        let later = operations_of_tokens(events).collect();
+        Self { children: children.into(), settled, messages, tags, writes, tokens, later, replies }
     }
 
     /// Takes the entries that belong to a part with these events.
@@ -165,24 +172,50 @@ impl RemainingOutbox {
         let children = self.children.drain(..count).collect();
         let (messages, tags) = (std::mem::take(&mut self.settled), std::mem::take(&mut self.tags));
         let writes = std::mem::take(&mut self.writes);
-        let (tokens, replies) = (std::mem::take(&mut self.tokens), std::mem::take(&mut self.replies));
+        let (tokens, replies) = (self.take_tokens_for(events), std::mem::take(&mut self.replies));
         let outbox = Outbox { children, messages, tags, writes, tokens, replies };
         (!outbox.is_empty()).then(|| Box::new(outbox))
     }
 
+    /// Takes the changes of tokens that belong to a part with these events.
+    fn take_tokens_for(&mut self, events: &[Event]) -> TokenChanges {
+        for op in operations_of_tokens(events) {
+            self.later.remove(&op);
+        }
+        let TokenChanges { freed, taken } = std::mem::take(&mut self.tokens);
+        let (later, taken): (Vec<_>, Vec<_>) =
+            taken.into_iter().partition(|new: &NewToken| self.later.contains(&new.op));
+        let is_later = |freed: &FreedToken| {
+            self.later.contains(&freed.op) || later.iter().any(|new| new.hash == freed.hash)
+        };
+        let (freed_later, freed) = freed.into_iter().partition(is_later);
+        self.tokens = TokenChanges { freed: freed_later, taken: later };
+        TokenChanges { freed, taken }
+    }
+
     /// The entries that no part contains.
     fn rest(self) -> Option<Box<Outbox>> {
-        let Self { children, settled: mut messages, messages: last, tags, writes, tokens, replies } = self;
+        let Self { children, settled: mut messages, messages: last, tags, writes, tokens, replies, .. } =
+            self;
         messages.extend(last);
         let outbox = Outbox { children: children.into(), messages, tags, writes, tokens, replies };
         (!outbox.is_empty()).then(|| Box::new(outbox))
     }
 }
 
+/// The operations with which events request and close tokens.
+fn operations_of_tokens(events: &[Event]) -> impl Iterator<Item = OpNumber> {
+    events.iter().filter_map(|event| match event {
+        Event::TokenRequested(requested) => Some(requested.op),
+        Event::TokenClosed { op } => Some(*op),
+        _ => None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use outlast_core::turn::LastTurn;
-    use outlast_core::{HolderColumns, MessageBody, MessageId, OpNumber, Payload, RunId};
+    use outlast_core::{HolderColumns, MessageBody, MessageId, Payload, RunId, TokenHash, TokenRequested};
 
     use super::*;
 
@@ -244,6 +277,38 @@ mod tests {
         let sent = |part: &Turn| part.outbox.as_ref().map(|outbox| outbox.messages[0].run.bits());
         assert_eq!(parts.iter().map(sent).collect::<Vec<_>>(), [Some(1), None, Some(2)]);
         assert_eq!(parts[2].then, whole.then);
+    }
+
+    #[test]
+    fn a_token_is_taken_with_its_request_and_freed_when_it_is_taken_again() {
+        let requested = |op, token: &str| {
+            let (op, name, token) = (OpNumber(op), "hook".into(), token.into());
+            let (is_generated, metadata, webhook, keep_for) = (false, None, None, None);
+            let requested = TokenRequested { op, name, token, is_generated, metadata, webhook, keep_for };
+            Event::TokenRequested(Box::new(requested))
+        };
+        let taken = |op, token: &str| {
+            let (hash, op, hook) = (TokenHash::of(token), OpNumber(op), "hook".into());
+            NewToken { hash, op, hook, metadata: None, webhook: None, keep_for: None, notify: true }
+        };
+        let freed =
+            |op, token: &str| FreedToken { hash: TokenHash::of(token), op: OpNumber(op), kept_until: None };
+        let tokens = TokenChanges {
+            freed: vec![freed(1, "again"), freed(2, "free"), freed(4, "later")],
+            taken: vec![taken(3, "reopened"), taken(8, "first"), taken(9, "again")],
+        };
+        let closed = |op| Event::TokenClosed { op: OpNumber(op) };
+        let events = [closed(1), closed(2), requested(8, "first"), requested(9, "again"), closed(4)];
+        let outbox = Some(Box::new(Outbox { tokens, ..Outbox::default() }));
+        let mut remaining = RemainingOutbox::of(outbox, 0, &events);
+        let first = remaining.take_for(&events[..3]).unwrap().tokens;
+        let ops = |tokens: &TokenChanges| {
+            let freed: Vec<_> = tokens.freed.iter().map(|freed| freed.op.0).collect();
+            let taken: Vec<_> = tokens.taken.iter().map(|taken| taken.op.0).collect();
+            (freed, taken)
+        };
+        assert_eq!(ops(&first), (vec![2], vec![3, 8]));
+        assert_eq!(ops(&remaining.rest().unwrap().tokens), (vec![1, 4], vec![9]));
     }
 
     #[test]

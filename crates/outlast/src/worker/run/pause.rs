@@ -18,12 +18,13 @@ use super::fact::{Fact, FactKind};
 use super::live_run::LiveRun;
 
 impl LiveRun<'_> {
-    /// Whether the run is paused. A run that was asked to stop or compensates is not, nor is one whose deadline has
-    /// passed.
+    /// Whether the run is paused. A run that was asked to stop is not, nor is one that ends after its compensations, nor one
+    /// whose deadline has passed. A run that begins again is paused like any other, also while the compensations of its
+    /// failed try run.
     pub(super) fn is_paused(&self) -> bool {
         self.has_unread_pause
             && !self.machine.is_cancelled()
-            && !self.machine.is_compensating()
+            && !self.machine.is_ending()
             && self.deadline_in_row().is_none_or(|deadline| deadline > self.task.session.clock.now())
     }
 

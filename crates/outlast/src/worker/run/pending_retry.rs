@@ -1,5 +1,6 @@
 //! The first turn of a run that had ended and was reopened: its message is found, and its history split.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use outlast_core::event::TurnRecord;
@@ -14,8 +15,10 @@ use super::exit::Exit;
 use super::fact::{Fact, FactKind};
 use super::live_run::{LiveRun, read_inbox};
 use super::task::RunTask;
+use super::turn::outcome_for_parent;
 use crate::replay::{Delivery, PendingRetry};
 use crate::worker::committer::retry_while_unavailable;
+use crate::worker::session::Session;
 
 /// Removes the requests before a retry from messages: they concern the run before its end. Each message stays, so that
 /// no position is missing.
@@ -51,11 +54,14 @@ pub(super) async fn split_for_retry(
     }
     let Some((message, request, actor)) = find_retry(task, inbox).await? else { return Ok((history, None)) };
     let SplitHistory { replayed, again, next_op, children, adoptable } = request.split(history);
-    let retry = PendingRetry { request, message, actor, next_op, again, children, adoptable };
+    let unread_ends = BTreeSet::new();
+    let retry = PendingRetry { request, message, actor, next_op, again, children, adoptable, unread_ends };
     Ok((replayed, Some(Box::new(retry))))
 }
 
-type FoundRetry = (outlast_core::MessageId, Arc<outlast_core::RetryRequest>, Option<String>);
+/// A retry among messages: the id of its message, the request, and who sent it.
+pub(in crate::worker) type FoundRetry =
+    (outlast_core::MessageId, Arc<outlast_core::RetryRequest>, Option<String>);
 
 /// The last retry among the unread messages. It may be behind the first page of them.
 async fn find_retry(task: &RunTask, inbox: &[Message]) -> Result<Option<FoundRetry>, Exit> {
@@ -69,7 +75,7 @@ async fn find_retry(task: &RunTask, inbox: &[Message]) -> Result<Option<FoundRet
     Ok(found)
 }
 
-fn last_retry(messages: &[Message]) -> Option<FoundRetry> {
+pub(in crate::worker) fn last_retry(messages: &[Message]) -> Option<FoundRetry> {
     messages.iter().rev().find_map(|message| match &message.body {
         MessageBody::Retry(request) => {
             let actor = message.headers.get(ACTOR_HEADER).cloned();
@@ -80,6 +86,43 @@ fn last_retry(messages: &[Message]) -> Option<FoundRetry> {
 }
 
 impl LiveRun<'_> {
+    /// Corrects messages about the ends of runs that a retry has replaced by others: the operation awaits another run now,
+    /// and the message may come from the one before, which the end of this run had stopped. It is replaced by the end of
+    /// the awaited run, or loses its effect if that run has not ended.
+    pub(super) async fn correct_ends_of_replaced_runs(&mut self, facts: &mut [Fact]) -> Result<(), Exit> {
+        let replaced = self.replaced_by_retry(facts);
+        let session = self.task.session.clone();
+        for fact in facts {
+            let FactKind::Message(message) = &mut fact.kind else { continue };
+            let MessageBody::ChildEnded { op, .. } = message.body else { continue };
+            // Runs that the retry will start cannot have ended.
+            let ended = match self.machine.replacing_run(op) {
+                _ if replaced.contains(&op) => None,
+                Some(run) => end_of(&session, run).await?,
+                None => continue,
+            };
+            // A resume does nothing if the run is not paused.
+            message.body =
+                ended.map_or(MessageBody::Resume, |outcome| MessageBody::ChildEnded { op, outcome });
+        }
+        Ok(())
+    }
+
+    /// The operations whose runs the retry that is not recorded yet will replace. Queued steps that had ended before this
+    /// run are not among them: they do not run again.
+    fn replaced_by_retry(&mut self, facts: &[Fact]) -> BTreeSet<OpNumber> {
+        let Some(retry) = self.pending_retry.as_deref_mut() else { return BTreeSet::new() };
+        let ended = facts.iter().filter_map(|fact| match &fact.kind {
+            FactKind::Message(Message { body: MessageBody::ChildEnded { op, outcome }, .. }) => {
+                (outcome.status() != Status::Cancelled).then_some(*op)
+            }
+            _ => None,
+        });
+        let is_queued = |op: &OpNumber| *op != retry.request.reopens && self.machine.is_queued_step(*op);
+        retry.unread_ends = ended.filter(is_queued).collect();
+        self.machine.replaced_by(retry)
+    }
+
     /// The ends of children that the run awaits again, and that ended while it had ended itself: nobody has told it.
     pub(super) async fn ends_before_retry(&mut self) -> Result<Vec<Fact>, Exit> {
         let Some(retry) = self.pending_retry.as_deref() else { return Ok(Vec::new()) };
@@ -98,7 +141,7 @@ impl LiveRun<'_> {
         for (op, run) in children {
             let ended = retry_while_unavailable(&session.settings.outage, || session.world.ended(run, past));
             let outcome = match ended.await {
-                Ok(Some(ended)) => ended.outcome,
+                Ok(Some(ended)) => outcome_for_parent(ended.outcome),
                 Ok(None) => continue,
                 Err(WorldError::NotFound(_)) => {
                     let message = format!("child {run} was deleted while its parent had ended");
@@ -110,5 +153,17 @@ impl LiveRun<'_> {
             facts.push(Fact { at: self.position.at, kind: FactKind::RecoveredOutcome(ended) });
         }
         Ok(facts)
+    }
+}
+
+/// How a run has ended, as its parent learns it; `None` if it has not, or does not exist yet.
+async fn end_of(session: &Session, run: RunId) -> Result<Option<Outcome>, Exit> {
+    // A time in the past: the answer is what is known now.
+    let past = Timestamp::from_micros(0);
+    let ended = retry_while_unavailable(&session.settings.outage, || session.world.ended(run, past));
+    match ended.await {
+        Ok(ended) => Ok(ended.map(|ended| outcome_for_parent(ended.outcome))),
+        Err(WorldError::NotFound(_)) => Ok(None),
+        Err(error) => Err(Exit::read_failed(error)),
     }
 }

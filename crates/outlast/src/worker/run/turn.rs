@@ -85,7 +85,11 @@ impl LiveRun<'_> {
     }
 
     /// Computes one turn from facts, and commits it. Returns the facts for the next turn.
-    async fn compute_and_commit(&mut self, facts: Vec<Fact>, is_fresh: bool) -> Result<Vec<Fact>, Exit> {
+    async fn compute_and_commit(&mut self, mut facts: Vec<Fact>, is_fresh: bool) -> Result<Vec<Fact>, Exit> {
+        if self.pending_retry.is_some() || self.machine.has_replaced_runs() {
+            // Boxed because it is rare, and would enlarge the state of every run.
+            Box::pin(self.correct_ends_of_replaced_runs(&mut facts)).await?;
+        }
         let mut draft = self.draft(facts, is_fresh).map_err(Exit::Stuck)?;
         if let Err(exit) = self.check_by_replay(&draft, false).await {
             self.keep_unrecorded(draft.events, draft.ops_before, None);
@@ -320,7 +324,7 @@ impl LiveRun<'_> {
     /// The effects of a turn on other runs. If it ends the run, they include the message to the parent that awaits it.
     fn outbox(&mut self, events: &[Event]) -> Option<Box<Outbox>> {
         let mut outbox = self.machine.take_outbox(ids::message);
-        if let Some(outcome) = events.last().and_then(Outcome::of_final).map(without_compensations) {
+        if let Some(outcome) = events.last().and_then(Outcome::of_final).map(outcome_for_parent) {
             // A cancel of the parent comes before the outcome, so that the parent cannot complete in between.
             self.machine.add_end_effects(&outcome, &mut outbox, ids::message);
             if let Some((run, op)) = self.machine.awaiting() {
@@ -461,7 +465,7 @@ impl LiveRun<'_> {
 
 /// The outcome for a parent. It may be held by an older build, which cannot read the list of failed compensations; the
 /// message names them. The operation that failed is none of the parent's.
-fn without_compensations(mut outcome: Outcome) -> Outcome {
+pub(super) fn outcome_for_parent(mut outcome: Outcome) -> Outcome {
     if let Outcome::Failed(failure) | Outcome::Cancelled(failure) = &mut outcome {
         failure.op = None;
         failure.failed_compensations = FailedCompensations::default();

@@ -1,6 +1,6 @@
 //! Controlling schedules: pause, trigger, backfill, delete, and names that are reserved.
 
-use outlast::Because;
+use outlast::{Because, OpNumber};
 
 use super::*;
 
@@ -10,11 +10,27 @@ on_every_world! {
     a_triggered_firing_obeys_the_overlap_rule,
     a_backfill_runs_one_after_the_other_and_fires_nothing_twice,
     a_deleted_name_is_free_and_firings_continue,
+    a_schedule_is_not_retried_when_its_name_is_used_again,
     explain_says_who_can_serve_a_schedule,
     a_key_may_be_held_only_while_its_run_lives,
     reserved_names_are_refused,
     a_definition_that_makes_no_sense_is_refused,
     a_change_is_confirmed_and_made_only_in_the_expected_revision,
+}
+
+async fn a_schedule_is_not_retried_when_its_name_is_used_again(engine: TestEngine) {
+    let _worker = engine.worker(tick).await;
+    let first = engine.client.schedule("s").every("10s").start(tick, "t").await.unwrap();
+    engine.run_to("5s").await;
+    let run = first.run().await.unwrap();
+    engine.client.cancel(run, "no more").await.unwrap();
+    engine.wait_for_status(run, Status::Cancelled).await;
+    let retry = || engine.client.retry(run).from(OpNumber(0));
+    retry().dry_run().await.unwrap();
+    engine.client.schedule("s").every("10s").start(tick, "t").await.unwrap();
+    let error = retry().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert!(error.to_string().contains("names another run since then"), "{error}");
 }
 
 async fn a_paused_schedule_does_not_fire_and_does_not_catch_up(engine: TestEngine) {
