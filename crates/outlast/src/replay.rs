@@ -26,6 +26,7 @@ mod hooks;
 mod iteration;
 mod queued;
 mod random;
+mod recorded_requests;
 mod recorded_values;
 mod replies;
 mod restore;

@@ -21,18 +21,20 @@ pub(super) struct StepState {
     pub(super) node: Arc<Node>,
 }
 
+/// A run, an operation, the number of times that the operation was reopened before, and the number of the attempt.
+type AttemptKey = (RunId, OpNumber, u32, u32);
+
 /// The attempts that have begun and ended.
 #[derive(Debug, Default)]
 pub(super) struct AttemptLog {
-    /// For each attempt, by the number of times that its operation was reopened before: the claims and the nodes by
-    /// which it was begun.
-    pub(super) begun: BTreeMap<(RunId, OpNumber, u32, u32), Vec<(u64, String)>>,
+    /// For each attempt, the claims and the nodes by which it was begun.
+    pub(super) begun: BTreeMap<AttemptKey, Vec<(u64, String)>>,
     /// The runs and operations that execute attempts, each with the claim and the node.
     executed: BTreeSet<(RunId, OpNumber, u32, u32, u64, String)>,
     /// The outputs of attempts.
     pub(super) returned: BTreeMap<(RunId, OpNumber), BTreeSet<u64>>,
     /// The attempt that sent each heartbeat, by its details.
-    details: BTreeMap<u64, (RunId, OpNumber, u32, u32)>,
+    details: BTreeMap<u64, AttemptKey>,
     /// The execution that wrote the chunks of an output, and their number.
     pub(super) wrote: BTreeMap<u64, (u64, u8)>,
     /// The ends of runs that the step after them was told.
@@ -190,13 +192,13 @@ impl StepState {
             return Some("it was not announced".into());
         }
         if attempt > 1 {
-            let retried = events().filter_map(|event| match event {
+            let mut retried = events().filter_map(|event| match event {
                 Event::StepRetried { attempt: failed, retry_at, .. } if failed + 1 == attempt => {
                     Some(*retry_at)
                 }
                 _ => None,
             });
-            let Some(retry_at) = retried.last() else {
+            let Some(retry_at) = retried.next_back() else {
                 return Some("the failure before it is not recorded".into());
             };
             if self.env.clock.now() < retry_at && !self.env.profile.has_clock_jumps {
