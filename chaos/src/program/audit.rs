@@ -65,7 +65,7 @@ impl WorkerLosses {
     }
 
     /// Adds the sessions that a worker has lost.
-    pub(crate) fn and_sessions(mut self, worker_number: u32, sessions_lost: u64) -> Self {
+    pub(crate) fn and_lost_sessions(mut self, worker_number: u32, sessions_lost: u64) -> Self {
         if sessions_lost > 0 {
             *self.times.entry(worker_number).or_default() += sessions_lost as usize;
             self.lost.insert(worker_number);

@@ -52,7 +52,7 @@ pub(super) async fn inspect(workdir: &Workdir, seed: u64) -> Result<PowerCutStat
     let sessions_lost = worker.metrics().sessions_lost;
     worker.stop().await?;
     // On a loaded machine, a short session can end while its worker waits for the disk.
-    let worker_losses = worker_losses.and_sessions(FINISHING_WORKER, sessions_lost);
+    let worker_losses = worker_losses.and_lost_sessions(FINISHING_WORKER, sessions_lost);
     let audit =
         audit::check_end(workdir, load_client.client(), seed, &worker_losses, &mut statistics.checks).await?;
     statistics.runs = audit.runs;

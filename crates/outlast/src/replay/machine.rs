@@ -446,14 +446,13 @@ impl Machine {
 
     /// The earliest time at which a timer, a timeout, a retry or the deadline of the run is due.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        let first = self.state.table.lock().due.first().map(|(at, _)| *at);
-        first.into_iter().chain(self.deadline()).chain(self.retry_due()).min()
+        self.next_due_beside(false)
     }
 
-    /// As [`next_due`](Self::next_due), while the run is held: the next try cannot begin while attempts are running.
-    pub(crate) fn next_due_in_hold(&self, are_attempts_over: bool) -> Option<Timestamp> {
+    /// As [`next_due`](Self::next_due); beside attempts that are running, the next try of the run cannot begin.
+    pub(crate) fn next_due_beside(&self, has_attempts: bool) -> Option<Timestamp> {
         let first = self.state.table.lock().due.first().map(|(at, _)| *at);
-        let retry_due = self.retry_due().filter(|_| are_attempts_over);
+        let retry_due = self.retry_due().filter(|_| !has_attempts);
         first.into_iter().chain(self.deadline()).chain(retry_due).min()
     }
 

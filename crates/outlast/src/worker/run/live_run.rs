@@ -312,7 +312,7 @@ impl<'a> LiveRun<'a> {
     /// or the worker stops.
     async fn next_facts(&mut self) -> Result<Vec<Fact>, Exit> {
         let wakes = self.machine.wakes();
-        let due = self.machine.next_due_in_hold(self.attempts.is_empty());
+        let due = self.machine.next_due_beside(!self.attempts.is_empty());
         let clock = self.task.session.clock.clone();
         let timer = async {
             match due {
@@ -344,7 +344,7 @@ impl<'a> LiveRun<'a> {
             // Boxed because few steps are transactional, and it would enlarge the state of every run.
             Box::pin(self.accept_recorded(&mut facts)).await?;
         }
-        let due = self.machine.next_due_in_hold(self.attempts.is_empty());
+        let due = self.machine.next_due_beside(!self.attempts.is_empty());
         if due.is_some_and(|due| due <= self.task.session.clock.now()) {
             // A message that was accepted before the timer was due must be delivered before it.
             let inbox = read_inbox(&self.task.session, self.task.run, self.position.consumed).await?;

@@ -43,8 +43,12 @@ impl LiveRun<'_> {
     /// The failures of steps that a lost worker attempted when the run was cancelled, unless their outcomes are among the
     /// facts. They are not attempted again.
     pub(super) fn lost_when_cancelled(&self, facts: &[Fact]) -> Vec<Fact> {
+        let lost = self.machine.lost_when_cancelled();
+        if lost.is_empty() {
+            return Vec::new();
+        }
         let (at, known) = (self.position.at, Fact::outcomes_of(facts));
-        let lost = self.machine.lost_when_cancelled().into_iter().filter(|(op, _)| !known.contains(op));
+        let lost = lost.into_iter().filter(|(op, _)| !known.contains(op));
         let ended = |(op, failure)| Delivery::StepEnded { op, outcome: Err(failure) };
         lost.map(|lost| Fact { at, kind: FactKind::RecoveredOutcome(Box::new(ended(lost))) }).collect()
     }
