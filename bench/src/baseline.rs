@@ -1,7 +1,8 @@
 //! The benchmark program of another revision, run alternately with this one.
 //!
-//! Figures of different times cannot be compared, because the load of the machine changes. So after each measurement of
-//! this program, the other program makes the same measurement in the same place.
+//! Figures of different times cannot be compared, because the load of the machine changes. So both programs make each
+//! measurement one after the other, in processes of their own and in the same place. A process that has made other
+//! measurements before is slower or faster than a new one, and so may be the second of two: they take turns.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,22 +18,31 @@ use crate::stats::median;
 /// The message of a program that lacks a workload. Older programs print it too.
 const UNKNOWN: &str = "there is no such workload";
 
-/// The other program, and its figures so far.
+/// This program and the other one.
 #[derive(Debug)]
-pub(crate) struct BaselineProgram {
-    program: PathBuf,
-    figures: BTreeMap<String, Vec<BaselineFigure>>,
+pub(crate) struct ComparedPrograms {
+    this: MeasuredProgram,
+    other: MeasuredProgram,
 }
 
-/// The needed part of the other program's JSON report.
+/// A benchmark program, and its figures so far.
+#[derive(Debug)]
+struct MeasuredProgram {
+    /// How the output names it.
+    name: &'static str,
+    program: PathBuf,
+    figures: BTreeMap<String, Vec<MeasuredFigure>>,
+}
+
+/// The needed part of a program's JSON report.
 #[derive(Debug, Deserialize)]
-struct BaselineReport {
-    results: Vec<BaselineFigure>,
+struct MeasuredReport {
+    results: Vec<MeasuredFigure>,
 }
 
 /// One row of one round.
 #[derive(Debug, Deserialize)]
-struct BaselineFigure {
+struct MeasuredFigure {
     id: String,
     value: f64,
     ratio: f64,
@@ -43,29 +53,57 @@ struct BaselineFigure {
 pub(crate) struct Comparison {
     pub(crate) id: &'static str,
     pub(crate) unit: &'static str,
-    pub(crate) value: f64,
-    pub(crate) ratio: f64,
-    /// The medians of the other program, if it has the row.
+    /// `None` if the program lacks the row.
+    pub(crate) this: Option<Medians>,
     pub(crate) other: Option<Medians>,
+    /// The value of this program, as a multiple of the other's.
+    pub(crate) times: Option<f64>,
 }
 
-/// The medians of the other program.
-#[derive(Debug, PartialEq, Serialize)]
+/// The medians of one program.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Medians {
     pub(crate) value: f64,
     pub(crate) ratio: f64,
-    /// The value of this program, as a multiple of the other's.
-    pub(crate) times: f64,
 }
 
-impl BaselineProgram {
-    /// Without figures.
-    pub(crate) fn new(program: &Path) -> Self {
-        Self { program: program.into(), figures: BTreeMap::new() }
+impl ComparedPrograms {
+    /// This program and another one.
+    pub(crate) fn new(other: &Path) -> Result<Self> {
+        let this = MeasuredProgram::new("alone", std::env::current_exe()?);
+        Ok(Self { this, other: MeasuredProgram::new("against", other.into()) })
     }
 
-    /// Runs one round of a workload in the other program, with its files in `folder`.
-    pub(crate) fn measure(&mut self, workload: &str, world: WorldKind, folder: &Path) -> Result<()> {
+    /// Runs one round of a workload in both programs, with their files in `folder`.
+    pub(crate) fn measure(
+        &mut self,
+        workload: &str,
+        round: u32,
+        world: WorldKind,
+        folder: &Path,
+    ) -> Result<()> {
+        let Self { this, other } = self;
+        let (first, second) = if round.is_multiple_of(2) { (other, this) } else { (this, other) };
+        first.measure(workload, world, folder)?;
+        second.measure(workload, world, folder)
+    }
+
+    /// Compares the medians of a row.
+    pub(crate) fn compare(&self, id: &'static str, unit: &'static str) -> Comparison {
+        let (this, other) = (self.this.medians(id), self.other.medians(id));
+        let times = this.zip(other).map(|(this, other)| this.value / other.value);
+        Comparison { id, unit, this, other, times }
+    }
+}
+
+impl MeasuredProgram {
+    /// Without figures.
+    fn new(name: &'static str, program: PathBuf) -> Self {
+        Self { name, program, figures: BTreeMap::new() }
+    }
+
+    /// Runs one round of a workload.
+    fn measure(&mut self, workload: &str, world: WorldKind, folder: &Path) -> Result<()> {
         let mut command = Command::new(&self.program);
         command.args(["--only", workload, "--rounds", "1", "--json", "--world", &world.to_string()]);
         let shown = self.program.display();
@@ -73,7 +111,7 @@ impl BaselineProgram {
         let output = output.map_err(|error| format!("`{shown}` cannot be started: {error}"))?;
         let errors = String::from_utf8_lossy(&output.stderr);
         if errors.contains(UNKNOWN) {
-            eprintln!("  against: the other program lacks {workload}");
+            eprintln!("  {}: the program lacks {workload}", self.name);
             return Ok(());
         }
         if !output.status.success() {
@@ -84,9 +122,9 @@ impl BaselineProgram {
 
     /// Adds the figures of a report.
     fn add(&mut self, printed: &[u8]) -> Result<()> {
-        let BaselineReport { results } = serde_json::from_slice(printed)
+        let MeasuredReport { results } = serde_json::from_slice(printed)
             .map_err(|error| format!("`{}` printed no report: {error}", self.program.display()))?;
-        eprint!("  against:");
+        eprint!("  {}:", self.name);
         for figure in results {
             eprint!("  {}, ratio {}", number(figure.value), number(figure.ratio));
             self.figures.entry(figure.id.clone()).or_default().push(figure);
@@ -95,14 +133,11 @@ impl BaselineProgram {
         Ok(())
     }
 
-    /// Compares a row's medians with those of the other program.
-    pub(crate) fn compare(&self, id: &'static str, unit: &'static str, value: f64, ratio: f64) -> Comparison {
-        let other = self.figures.get(id).map(|figures| {
-            let of = |pick: fn(&BaselineFigure) -> f64| median(&figures.iter().map(pick).collect::<Vec<_>>());
-            let (then, ratio) = (of(|figure| figure.value), of(|figure| figure.ratio));
-            Medians { value: then, ratio, times: value / then }
-        });
-        Comparison { id, unit, value, ratio, other }
+    /// The medians of a row.
+    fn medians(&self, id: &str) -> Option<Medians> {
+        let figures = self.figures.get(id)?;
+        let of = |pick: fn(&MeasuredFigure) -> f64| median(&figures.iter().map(pick).collect::<Vec<_>>());
+        Some(Medians { value: of(|figure| figure.value), ratio: of(|figure| figure.ratio) })
     }
 }
 
@@ -114,12 +149,12 @@ impl Comparison {
 
     /// The row of the table.
     pub(crate) fn cells(&self) -> [String; 6] {
-        let Self { id, unit, value, ratio, other } = self;
-        let shown =
-            |pick: fn(&Medians) -> f64| other.as_ref().map_or("-".to_owned(), |other| number(pick(other)));
-        let now = format!("{} {unit}", number(*value));
-        let (then, times) = (shown(|other| other.value), shown(|other| other.times));
-        [(*id).to_owned(), now, then, times, number(*ratio), shown(|other| other.ratio)]
+        let Self { id, unit, this, other, times } = self;
+        let shown = |figure: Option<f64>| figure.map_or("-".to_owned(), number);
+        let value = |medians: &Option<Medians>| shown(medians.map(|medians| medians.value));
+        let ratio = |medians: &Option<Medians>| shown(medians.map(|medians| medians.ratio));
+        let now = format!("{} {unit}", value(this));
+        [(*id).to_owned(), now, value(other), shown(*times), ratio(this), ratio(other)]
     }
 }
 
@@ -133,28 +168,34 @@ mod tests {
         )
     }
 
+    fn programs() -> ComparedPrograms {
+        ComparedPrograms::new(Path::new("old")).unwrap()
+    }
+
     #[test]
     fn the_medians_of_both_programs_are_compared() {
-        let mut other = BaselineProgram::new(Path::new("old"));
+        let mut programs = programs();
         for value in [300.0, 100.0, 200.0] {
-            other.add(printed(value).as_bytes()).unwrap();
+            programs.other.add(printed(value).as_bytes()).unwrap();
+            programs.this.add(printed(value + 300.0).as_bytes()).unwrap();
         }
-        let compared = other.compare("B2", "runs/s", 500.0, 0.75);
-        assert_eq!(compared.other, Some(Medians { value: 200.0, ratio: 0.5, times: 2.5 }));
-        assert_eq!(compared.cells(), ["B2", "500 runs/s", "200", "2.5", "0.75", "0.5"]);
+        let compared = programs.compare("B2", "runs/s");
+        assert_eq!(compared.other, Some(Medians { value: 200.0, ratio: 0.5 }));
+        assert_eq!(compared.cells(), ["B2", "500 runs/s", "200", "2.5", "0.5", "0.5"]);
     }
 
     #[test]
     fn a_row_that_the_other_program_lacks_is_shown_without_its_figures() {
-        let compared = BaselineProgram::new(Path::new("old")).compare("BF", "ms", 20.0, 1.0);
-        assert_eq!(compared.cells(), ["BF", "20 ms", "-", "-", "1", "-"]);
+        let mut programs = programs();
+        programs.this.add(printed(20.0).replace("B2", "BF").as_bytes()).unwrap();
+        assert_eq!(programs.compare("BF", "ms").cells(), ["BF", "20 ms", "-", "-", "0.5", "-"]);
     }
 
     #[test]
     fn an_error_names_the_program_without_a_report() {
-        let error = BaselineProgram::new(Path::new("old")).add(b"hello").unwrap_err().to_string();
+        let error = programs().other.add(b"hello").unwrap_err().to_string();
         assert!(error.contains("`old` printed no report"), "{error}");
-        let mut missing = BaselineProgram::new(Path::new("no-such-program"));
+        let mut missing = MeasuredProgram::new("against", "no-such-program".into());
         let error = missing.measure("B2", WorldKind::Memory, Path::new(".")).unwrap_err().to_string();
         assert!(error.contains("`no-such-program` cannot be started"), "{error}");
     }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::Result;
-use crate::baseline::{BaselineProgram, Comparison};
+use crate::baseline::{ComparedPrograms, Comparison};
 use crate::environment::WorldKind;
 use crate::machine::Machine;
 use crate::raw::RawLimits;
@@ -116,12 +116,12 @@ impl Report {
     }
 
     /// The report with a comparison, if there is a program to compare with.
-    pub(crate) fn against(mut self, other: Option<&BaselineProgram>) -> Self {
-        let compare = |other: &BaselineProgram, entry: &ReportRow| {
-            other.compare(entry.id, entry.unit, entry.value, entry.ratio)
-        };
-        self.against =
-            other.iter().flat_map(|other| self.results.iter().map(|entry| compare(other, entry))).collect();
+    pub(crate) fn against(mut self, programs: Option<&ComparedPrograms>) -> Self {
+        let compare = |programs: &ComparedPrograms, entry: &ReportRow| programs.compare(entry.id, entry.unit);
+        self.against = programs
+            .iter()
+            .flat_map(|programs| self.results.iter().map(|entry| compare(programs, entry)))
+            .collect();
         self
     }
 

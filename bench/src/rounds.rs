@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use crate::Result;
-use crate::baseline::BaselineProgram;
+use crate::baseline::ComparedPrograms;
 use crate::cli::Options;
 use crate::environment::{Environment, WorldKind};
 use crate::machine::Machine;
@@ -28,15 +28,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     };
     let machine = Machine::read_now(folder.path(), store);
     print_warnings(options, &machine);
-    let mut other = options.against.as_deref().map(BaselineProgram::new);
-    let (raw, findings) = measure(options, folder.path(), server.as_ref(), other.as_mut())?;
+    let mut compared = options.against.as_deref().map(ComparedPrograms::new).transpose()?;
+    let (raw, findings) = measure(options, folder.path(), server.as_ref(), compared.as_mut())?;
     let settings = Settings {
         rounds: options.rounds,
         folder: parent(folder.path()).display().to_string(),
         sync: options.world.sync(),
         machine,
     };
-    let report = Report::new(options.world, settings, raw, &findings).against(other.as_ref());
+    let report = Report::new(options.world, settings, raw, &findings).against(compared.as_ref());
     for finding in &findings {
         finding.print_faults();
     }
@@ -52,7 +52,7 @@ fn measure(
     options: &Options,
     folder: &Path,
     server: Option<&Server>,
-    mut other: Option<&mut BaselineProgram>,
+    mut compared: Option<&mut ComparedPrograms>,
 ) -> Result<(RawLimits, Vec<RowResults>)> {
     let workloads = options.workloads();
     let rows = workloads.iter().flat_map(|workload| workload.rows);
@@ -71,8 +71,8 @@ fn measure(
                 next.next().into_iter().for_each(|finding| finding.rounds.push(measurement.clone()));
             }
             eprintln!("  (C1 {} us, R100 {} rows/s)", number(raw.c1_us), number(raw.r100_rows_s));
-            if let Some(other) = &mut other {
-                other.measure(workload.id, options.world, parent(folder))?;
+            if let Some(compared) = &mut compared {
+                compared.measure(workload.id, round, options.world, parent(folder))?;
             }
         }
     }

@@ -5,11 +5,12 @@
 //! cache and then wakes the waiters. So either the waiter sees that the run is gone from the cache, or the end finds the
 //! waiter. An end whose notification is lost is found by the slow poll, as for every other waiter.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 
 use crate::id::RunId;
+use crate::run_map::RunSet;
 
 /// The number of runs in the cache: about as many as can be between their start and the call that waits for their end.
 const RUNS_MAX: usize = 10_000;
@@ -22,7 +23,7 @@ pub struct RecentlyStarted(Mutex<StartedRuns>);
 struct StartedRuns {
     /// Whether notifications of ends are received.
     is_listening: bool,
-    runs: HashSet<RunId>,
+    runs: RunSet,
     /// The order of insertion, oldest first. Some of these runs may have been removed from `runs`.
     order: VecDeque<RunId>,
 }

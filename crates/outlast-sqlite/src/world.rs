@@ -412,11 +412,12 @@ impl World for SqliteWorld {
     async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
         let _busy = self.clock.busy();
         check_batch(turns.len())?;
-        let encoded = turns.iter().map(|turn| EncodedTurn::encode(session, turn)).collect();
+        // In boxes: a block of memory for all of them would be so large that it is mapped for each batch.
+        let encoded = turns.iter().map(|turn| Box::new(EncodedTurn::encode(session, turn))).collect();
         let starts =
             || turns.iter().enumerate().filter(|(_, turn)| matches!(turn.based_on, BasedOn::Start(_)));
         self.recently_started.add(starts().map(|(_, turn)| turn.run));
-        let answers = self.writer.write(encoded, commit).await;
+        let answers = self.writer.write(encoded, |tx, turn| commit(tx, turn)).await;
         for (index, turn) in starts() {
             let answer = answers.as_ref().ok().and_then(|answers| answers.get(index));
             if !matches!(answer, Some(Ok(Committed::Done))) {

@@ -6,6 +6,9 @@
 //! pool drop them: at most [`THREADS_MAX`] at the same time, so that one that blocks does not delay the others, and
 //! thousands of them do not occupy the whole pool.
 //!
+//! A busy worker passes on a future with each turn, and waking a thread takes longer than the turn. So the values of
+//! [`GATHERING_TIME`] are dropped together, by one thread. It gets help if it makes no progress.
+//!
 //! A run that ends drops its future in its own task, like all other code of the workflow.
 
 use std::collections::VecDeque;
@@ -13,17 +16,23 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use outlast_core::{Busy, Clock};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
+use crate::clock::pause;
 use crate::ids::is_simulated;
 use crate::replay::DropInBackground;
 
 /// The maximum number of values that are dropped at the same time.
 const THREADS_MAX: usize = 16;
+
+/// How long values wait for others before a thread drops them, and how long a value may block its thread before another
+/// one drops the rest.
+const GATHERING_TIME: Duration = Duration::from_millis(1);
 
 /// Drops values in the background.
 pub(super) struct BackgroundDrops {
@@ -44,6 +53,10 @@ struct DropQueueState {
     waiting: VecDeque<QueuedDrop>,
     /// The number of threads that drop values.
     threads: usize,
+    /// The number of values that threads have taken.
+    taken: u64,
+    /// Whether a task starts threads for the values that wait.
+    has_dispatcher: bool,
 }
 
 /// A value that waits to be dropped.
@@ -85,16 +98,19 @@ impl DropInBackground for BackgroundDrops {
         if is_simulated() {
             return drop_guarded(value);
         }
-        let needs_thread = {
-            let mut state = self.queue.state.lock();
-            state.waiting.push_back(QueuedDrop { value, _busy: self.clock.busy() });
-            let needs_thread = state.threads < THREADS_MAX;
-            state.threads += usize::from(needs_thread);
-            needs_thread
-        };
-        if needs_thread {
-            let thread = DropThread(self.queue.clone());
-            self.runtime.spawn_blocking(move || thread.run());
+        let mut state = self.queue.state.lock();
+        state.waiting.push_back(QueuedDrop { value, _busy: self.clock.busy() });
+        if self.clock.is_virtual() {
+            // The clock stands still until the value is dropped, so it must not wait.
+            let needs_thread = state.add_thread();
+            drop(state);
+            if needs_thread {
+                self.queue.start_thread(&self.runtime);
+            }
+        } else if !state.has_dispatcher {
+            state.has_dispatcher = true;
+            drop(state);
+            self.runtime.spawn(self.queue.clone().dispatch(self.runtime.clone()));
         }
     }
 }
@@ -102,6 +118,44 @@ impl DropInBackground for BackgroundDrops {
 impl fmt::Debug for BackgroundDrops {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "BackgroundDrops({})", self.remaining())
+    }
+}
+
+impl DropQueueState {
+    /// Counts another thread, unless there are enough.
+    fn add_thread(&mut self) -> bool {
+        let needs_thread = self.threads < THREADS_MAX;
+        self.threads += usize::from(needs_thread);
+        needs_thread
+    }
+}
+
+impl DropQueue {
+    /// Starts a thread that was counted.
+    fn start_thread(self: &Arc<Self>, runtime: &Handle) {
+        let thread = DropThread(self.clone());
+        runtime.spawn_blocking(move || thread.run());
+    }
+
+    /// Starts threads until no value waits: one, and others while the values block them.
+    async fn dispatch(self: Arc<Self>, runtime: Handle) {
+        let mut taken_before = None;
+        loop {
+            pause(GATHERING_TIME).await;
+            let needs_thread = {
+                let mut state = self.state.lock();
+                // The threads go on until no value waits.
+                if state.waiting.is_empty() || state.threads == THREADS_MAX {
+                    state.has_dispatcher = false;
+                    return;
+                }
+                let is_blocked = taken_before.replace(state.taken) == Some(state.taken);
+                (state.threads == 0 || is_blocked) && state.add_thread()
+            };
+            if needs_thread {
+                self.start_thread(&runtime);
+            }
+        }
     }
 }
 
@@ -116,7 +170,10 @@ impl DropThread {
     }
 
     fn next(&self) -> Option<QueuedDrop> {
-        self.0.state.lock().waiting.pop_front()
+        let mut state = self.0.state.lock();
+        let next = state.waiting.pop_front()?;
+        state.taken += 1;
+        Some(next)
     }
 }
 

@@ -37,6 +37,9 @@ type CommitAnswer = Result<Committed, WorldError>;
 /// The maximum number of batches that one task commits in a row, if the world responds without waiting.
 const INSTANT_BATCHES_MAX: usize = 16;
 
+/// The minimum capacity of a batch whose memory is used again.
+const LARGE_BATCH: usize = 64;
+
 /// The pauses between two tries.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_millis(500));
 
@@ -116,11 +119,15 @@ impl Committer {
     }
 
     /// Commits the turns of a batch. Returns a final result for each turn, or that it leaves the batch.
-    async fn commit_batch(&self, turns: Vec<Turn>) -> Vec<TurnResult> {
+    async fn commit_batch(&self, mut turns: Vec<Turn>) -> Vec<TurnResult> {
         let began = monotonic();
         let (results, answered_at) = self.commit_once(&turns, began).await;
         if results.len() == turns.len() && results.iter().all(is_final) {
             self.settings.outage.answered_at(Call::Commit, answered_at);
+            turns.clear();
+            if turns.capacity() >= LARGE_BATCH {
+                self.queue.lock().keep_memory(turns);
+            }
             return results.into_iter().map(TurnResult::Answered).collect();
         }
         // Boxed because it is rare and large, and would enlarge the state of every commit.

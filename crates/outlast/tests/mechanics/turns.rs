@@ -213,6 +213,28 @@ fn a_runtime_that_ends_during_a_commit_ends_quietly() {
     }
 }
 
+/// The worker takes the start, but its runtime drops the task of the run at once.
+#[test]
+fn a_start_returns_although_the_runtime_of_the_local_worker_has_ended() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (of_worker, of_client) = (runtime(), runtime());
+    let (client, worker) = of_worker.block_on(async {
+        let world = outlast::open("memory:").await.unwrap();
+        let worker = Worker::builder(world.clone()).register(two_turns).start().await.unwrap();
+        (Client::new(world), worker)
+    });
+    drop(of_worker);
+    let (sender, started) = std::sync::mpsc::channel();
+    // A thread of its own: a lock that is never released must fail the test and not hang it.
+    std::thread::spawn(move || {
+        let run = of_client.block_on(client.start(two_turns, ()).into_future()).unwrap();
+        sender.send((run.is_new(), of_client.block_on(client.run(run.id())).unwrap().status)).unwrap();
+    });
+    let started = started.recv_timeout(std::time::Duration::from_secs(20)).expect("the start must return");
+    assert_eq!(started, (true, Status::Pending));
+    drop(worker);
+}
+
 async fn an_invalid_turn_does_not_affect_others_of_its_batch(engine: TestEngine) {
     // One of two starts in a batch has a key that another process took meanwhile.
     let group = fastrand::u64(..);

@@ -26,6 +26,8 @@ pub(super) struct CommitQueue {
     /// The number of leaders: tasks that commit batches.
     pub(super) leaders: usize,
     turns: Vec<Turn>,
+    /// The memory of an earlier batch, for `turns`: a large block costs more to allocate than a turn to commit.
+    spare: Option<Vec<Turn>>,
     /// The senders of the answers, in the order of `turns`.
     answers: Vec<AnswerSender>,
     /// How many of `turns` send to other runs, and how many are exclusive.
@@ -91,9 +93,18 @@ impl CommitQueue {
         self.add(turn, answer);
     }
 
+    /// Keeps the memory of a batch for a later one.
+    pub(super) fn keep_memory(&mut self, turns: Vec<Turn>) {
+        debug_assert!(turns.is_empty(), "turns are dropped outside of the lock");
+        self.spare = Some(turns);
+    }
+
     /// Adds a turn to the turns for the next batches.
     fn add(&mut self, turn: Turn, answer: AnswerSender) {
         if self.turns.is_empty() {
+            if let Some(spare) = self.spare.take() {
+                self.turns = spare;
+            }
             // An idle worker commits one turn at a time, and `push` would allocate space for four.
             self.turns.reserve_exact(1);
             self.answers.reserve_exact(1);

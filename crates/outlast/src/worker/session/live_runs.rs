@@ -126,9 +126,8 @@ impl Session {
             return;
         }
         let mailbox = self.add_entry(&mut live, run, crashes);
-        let task = RunTask { session: self.clone(), run, mailbox, _busy: self.busy() };
-        let task = self.runtime.spawn(stuck_on_panic(self.clone(), run, task.run_claimed(claimed)));
-        self.set_task(&mut live, run, task.abort_handle());
+        drop(live);
+        self.spawn(run, mailbox, |task| task.run_claimed(claimed));
     }
 
     /// Takes a run at its start, without a claim. Returns the start if this worker has no capacity, does not have the
@@ -153,10 +152,8 @@ impl Session {
         let (answer, answered) = oneshot::channel();
         let run = start.run;
         let mailbox = self.add_entry(&mut live, run, 0);
-        let task = RunTask { session: self.clone(), run, mailbox, _busy: self.busy() };
-        let task =
-            self.runtime.spawn(stuck_on_panic(self.clone(), run, task.run_start(Arc::new(start), answer)));
-        self.set_task(&mut live, run, task.abort_handle());
+        drop(live);
+        self.spawn(run, mailbox, |task| task.run_start(Arc::new(start), answer));
         Ok(answered)
     }
 
@@ -170,9 +167,19 @@ impl Session {
         mailbox
     }
 
-    fn set_task(&self, live: &mut LiveRuns, run: RunId, task: AbortHandle) {
-        if let Some(entry) = live.by_run.get_mut(&run) {
-            entry.task = Some(task);
+    /// Spawns the task of an entry. The lock of the entries must not be held: a runtime that shuts down drops the task
+    /// at once, and the task then removes its entry.
+    fn spawn<F>(self: &Arc<Self>, run: RunId, mailbox: Arc<Mailbox>, work: impl FnOnce(RunTask) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let task = RunTask { session: self.clone(), run, mailbox: mailbox.clone(), _busy: self.busy() };
+        let task = self.runtime.spawn(stuck_on_panic(self.clone(), run, work(task))).abort_handle();
+        let mut live = self.live.lock();
+        match live.by_run.get_mut(&run).filter(|entry| Arc::ptr_eq(&entry.mailbox, &mailbox)) {
+            Some(entry) => entry.task = Some(task),
+            // The task has ended, or all tasks were aborted since the entry was added.
+            None => task.abort(),
         }
     }
 
