@@ -347,11 +347,13 @@ impl ListenerTask {
         Ok(())
     }
 
-    /// Takes or releases the lock of a session. Returns an error if the connection is lost.
+    /// Takes or releases the lock of a session, and answers the request. Returns an error if the statement failed,
+    /// which usually means that the connection is lost.
     async fn handle_request(&mut self, client: &Client, request: ListenerRequest) -> Result<(), Error> {
         match request {
             ListenerRequest::Unlock(session, reply) => {
                 let was_joined = self.sessions.lock().remove(&session);
+                // After a reconnect, this connection may not hold the lock yet.
                 let released = if !self.unlocked_sessions.remove(&session) && was_joined {
                     client.query(&self.database.sql.unlock, &[&session.to_string()]).await.map(|_| ())
                 } else {

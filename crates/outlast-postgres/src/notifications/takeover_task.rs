@@ -37,12 +37,13 @@ pub(crate) struct TakeoverTask {
 }
 
 impl TakeoverTask {
-    /// Runs until the I/O runtime ends.
+    /// Makes a takeover after each interval, until the I/O runtime ends.
     pub(crate) async fn run(self) {
         let mut wait = TAKEOVER_INTERVAL;
         loop {
             tokio::select! {
                 biased;
+                // A worker of this process has just made one, so the interval begins again.
                 () = self.takeover_done.notified() => continue,
                 () = pause(&self.database.handle, wait) => {}
             }
