@@ -53,6 +53,7 @@ pub async fn backup(from: &Path, to: &Path, clock: Arc<dyn Clock>) -> Result<(),
     answer.await.map_err(|_| world_closed())?
 }
 
+/// Writes a copy under a temporary name, ends the sessions in it, and gives it its final name.
 fn copy(from: &Path, to: &Path, clock: &dyn Clock) -> Result<(), WorldError> {
     file::check_folder(to)?;
     if let Some(error) = unwritable_folder(to) {

@@ -138,7 +138,7 @@ impl SqliteUrl {
         Ok(url)
     }
 
-    /// Sets the option of one parameter of the URL `text`.
+    /// Sets the option that one parameter of the URL names, for example `sync=full`. `text` is the URL, for errors.
     fn set(&mut self, text: &str, parameter: &str) -> Result<(), WorldError> {
         match parameter {
             "sync=full" => self.sync = Some(Durability::Full),
@@ -162,7 +162,7 @@ impl SqliteUrl {
     }
 }
 
-/// The value of `timeout=10`.
+/// Parses a parameter such as `timeout=10`. `text` is the URL, for the error.
 fn seconds(text: &str, parameter: &str) -> Result<Duration, WorldError> {
     let value = parameter.split_once('=').and_then(|(_, value)| value.parse().ok());
     let seconds = value.filter(|seconds| (1..=3_600).contains(seconds));
