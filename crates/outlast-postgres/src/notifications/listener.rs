@@ -267,9 +267,10 @@ impl ListenerTask {
             .client
             .batch_execute(&format!("SET synchronous_commit = off; SET statement_timeout = 0; {listen}"))
             .await?;
-        self.subscribers.recently_started.set_listening(!self.is_disabled);
         self.unlocked_sessions = self.sessions.lock().clone();
         self.lock_again(&connection.client).await?;
+        // After the last statement that can fail: from now on, callers rely on the notifications of this connection.
+        self.subscribers.recently_started.set_listening(!self.is_disabled);
         if !self.is_disabled {
             // Notifications that were sent before `LISTEN` are not received.
             self.subscribers.wake_local_workers(None);
