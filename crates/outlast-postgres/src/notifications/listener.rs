@@ -128,7 +128,8 @@ impl Listener {
         }
     }
 
-    /// Notes that a worker of this process has just searched for dead workers.
+    /// Postpones the next takeover of this process, because a worker has just made one that found no session with a
+    /// free lock. Such a session must be checked again in time.
     pub(crate) fn takeover_done(&self) {
         self.takeover_done.notify_one();
     }

@@ -32,7 +32,7 @@ pub(crate) struct TakeoverTask {
     pub(crate) subscribers: Subscribers,
     /// The sessions of this process; without any there is no takeover.
     pub(crate) sessions: Arc<Mutex<BTreeSet<SessionId>>>,
-    /// Notified when a worker of this process has called `takeover` itself.
+    /// Notified when a worker of this process has called `takeover` itself, and no session has a free lock.
     pub(crate) takeover_done: Arc<Notify>,
 }
 
