@@ -151,6 +151,11 @@ impl SqliteUrl {
                     "unknown value `{other}` in `{text}`; write `sync=full` or `sync=normal`"
                 )));
             }
+            other if other.starts_with("doorbell=") => {
+                return Err(WorldError::invalid(format!(
+                    "unknown value `{other}` in `{text}`; write `doorbell=on` or `doorbell=off`"
+                )));
+            }
             other if other.starts_with("timeout=") => self.lock_timeout = Some(seconds(text, other)?),
             other => {
                 return Err(WorldError::invalid(format!(
@@ -223,6 +228,7 @@ mod tests {
             ("sqlite::memory:", "use `memory:`"),
             (":memory:", "use `memory:`"),
             ("sqlite:shop.db?sync=off", "`sync=full` or `sync=normal`"),
+            ("sqlite:shop.db?doorbell=no", "`doorbell=on` or `doorbell=off`"),
             ("sqlite:shop.db?cache=shared", "the parameters are `sync`, `timeout` and `doorbell`"),
             ("sqlite:shop.db?timeout=10s", "without a unit: `timeout=10`"),
             ("sqlite:shop.db?timeout=0", "a number from 1 to 3600"),
