@@ -473,7 +473,7 @@ impl World for PostgresWorld {
     async fn takeover(&self, session: SessionId) -> Result<u64, WorldError> {
         let _busy = self.clock.busy();
         let taken = session::takeover(&self.beat_database, &self.time, session).await?;
-        if let Some(listener) = &self.listener {
+        if let Some(listener) = self.listener.as_ref().filter(|_| taken.unlocked == 0) {
             listener.takeover_done();
         }
         if taken.sessions > 0 || taken.runs > 0 {

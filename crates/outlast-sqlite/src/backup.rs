@@ -6,10 +6,11 @@
 //! held are ready for the workers that open it.
 
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use outlast_core::{Clock, WorldError};
@@ -53,6 +54,7 @@ pub async fn backup(from: &Path, to: &Path, clock: Arc<dyn Clock>) -> Result<(),
     answer.await.map_err(|_| world_closed())?
 }
 
+/// Writes a copy under a temporary name, ends the sessions in it, and gives it its final name.
 fn copy(from: &Path, to: &Path, clock: &dyn Clock) -> Result<(), WorldError> {
     file::check_folder(to)?;
     if let Some(error) = unwritable_folder(to) {
@@ -79,10 +81,9 @@ struct UnfinishedCopy(PathBuf);
 
 impl UnfinishedCopy {
     fn next_to(to: &Path) -> Self {
-        static COPIES: AtomicU64 = AtomicU64::new(0);
-        let copy = COPIES.fetch_add(1, Ordering::Relaxed);
         let mut path = to.as_os_str().to_owned();
-        path.push(format!(".unfinished-{}-{copy}", std::process::id()));
+        // A random name: processes in several containers have the same id.
+        path.push(format!(".unfinished-{:016x}", RandomState::new().hash_one(std::process::id())));
         Self(path.into())
     }
 

@@ -138,7 +138,7 @@ impl SqliteUrl {
         Ok(url)
     }
 
-    /// Sets the option of one parameter of the URL `text`.
+    /// Sets the option that one parameter of the URL names, for example `sync=full`. `text` is the URL, for errors.
     fn set(&mut self, text: &str, parameter: &str) -> Result<(), WorldError> {
         match parameter {
             "sync=full" => self.sync = Some(Durability::Full),
@@ -149,6 +149,11 @@ impl SqliteUrl {
             other if other.starts_with("sync=") => {
                 return Err(WorldError::invalid(format!(
                     "unknown value `{other}` in `{text}`; write `sync=full` or `sync=normal`"
+                )));
+            }
+            other if other.starts_with("doorbell=") => {
+                return Err(WorldError::invalid(format!(
+                    "unknown value `{other}` in `{text}`; write `doorbell=on` or `doorbell=off`"
                 )));
             }
             other if other.starts_with("timeout=") => self.lock_timeout = Some(seconds(text, other)?),
@@ -162,7 +167,7 @@ impl SqliteUrl {
     }
 }
 
-/// The value of `timeout=10`.
+/// Parses a parameter such as `timeout=10`. `text` is the URL, for the error.
 fn seconds(text: &str, parameter: &str) -> Result<Duration, WorldError> {
     let value = parameter.split_once('=').and_then(|(_, value)| value.parse().ok());
     let seconds = value.filter(|seconds| (1..=3_600).contains(seconds));
@@ -223,6 +228,7 @@ mod tests {
             ("sqlite::memory:", "use `memory:`"),
             (":memory:", "use `memory:`"),
             ("sqlite:shop.db?sync=off", "`sync=full` or `sync=normal`"),
+            ("sqlite:shop.db?doorbell=no", "`doorbell=on` or `doorbell=off`"),
             ("sqlite:shop.db?cache=shared", "the parameters are `sync`, `timeout` and `doorbell`"),
             ("sqlite:shop.db?timeout=10s", "without a unit: `timeout=10`"),
             ("sqlite:shop.db?timeout=0", "a number from 1 to 3600"),

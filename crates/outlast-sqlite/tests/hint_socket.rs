@@ -221,6 +221,19 @@ fn the_socket_of_a_dead_process_is_removed() {
 }
 
 #[test]
+fn a_file_that_is_not_a_socket_is_kept() {
+    let database = TempDatabase::new();
+    let folder = database.path().with_file_name("world.db-bells");
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("notes.txt");
+    std::fs::write(&file, "mine").unwrap();
+    let world = open(&database.path());
+    start(&world, 1);
+    drop(world);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+}
+
+#[test]
 fn closing_a_world_removes_its_socket() {
     let database = TempDatabase::new();
     let (first, second) = (open(&database.path()), open(&database.path()));

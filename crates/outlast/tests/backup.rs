@@ -97,6 +97,17 @@ async fn a_backup_under_load_has_everything_acknowledged_and_continues() {
 }
 
 #[tokio::test]
+async fn a_backup_ignores_the_unfinished_copy_of_a_process_with_the_same_id() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = open(&folder.path().join("original.db")).await;
+    let copy = folder.path().join("copy.db");
+    let unfinished = folder.path().join(format!("copy.db.unfinished-{}-0", std::process::id()));
+    std::fs::write(&unfinished, "of another container").unwrap();
+    outlast::backup(&*world, &copy).await.unwrap();
+    assert!(copy.exists() && unfinished.exists());
+}
+
+#[tokio::test]
 async fn a_backup_overwrites_nothing_and_explains_its_refusals() {
     let folder = tempfile::tempdir().unwrap();
     let world = open(&folder.path().join("original.db")).await;

@@ -51,12 +51,13 @@ impl IoRuntime {
         &self.handle
     }
 
-    /// Ends the thread, after this task has ended or timed out.
+    /// Ends the thread, after this task has ended or [`CLOSE_TIMEOUT`] has passed, and waits for its end.
     pub(crate) fn end_after(&mut self, final_task: Option<tokio::task::JoinHandle<()>>) {
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(final_task);
         }
         let Some(thread) = self.thread.take() else { return };
+        // The last handle to a world may be dropped on this thread, which cannot join itself.
         if thread.thread().id() != std::thread::current().id() {
             // An error means that the thread has panicked; it has ended then as well.
             let _ = thread.join();

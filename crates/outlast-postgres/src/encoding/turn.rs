@@ -151,9 +151,15 @@ pub(crate) fn read_builds(text: &str, at: u64) -> FailedBuilds {
     FailedBuilds::from_stored(at, &serde_json::to_string(&builds).unwrap_or_default())
 }
 
-/// Whether `commit_one.sql` can commit the turn: a turn that does not change the run's row (`Some(None)`), or one that
-/// ends the run without further changes (`Some` with the final status). `None` for all other turns.
-pub(crate) fn simple_turn_end(turn: &Turn, session: SessionId) -> Option<Option<&'static str>> {
+/// A turn that `commit_one.sql` can commit: it either adds events and leaves the run's row unchanged, or ends the run
+/// without further changes.
+pub(crate) struct SimpleTurn {
+    /// The final status of the run; `None` if the turn does not end it.
+    pub(crate) end_status: Option<&'static str>,
+}
+
+/// The turn as a simple one; `None` if it is not simple.
+pub(crate) fn simple_turn(turn: &Turn, session: SessionId) -> Option<SimpleTurn> {
     let change = RowChange::of(turn, session);
     let has_outbox = turn.outbox.as_ref().is_some_and(|outbox| !outbox.is_empty());
     if has_outbox
@@ -165,14 +171,14 @@ pub(crate) fn simple_turn_end(turn: &Turn, session: SessionId) -> Option<Option<
         return None;
     }
     match turn.then {
-        Then::Hold if !change.writes_row => Some(None),
+        Then::Hold if !change.writes_row => Some(SimpleTurn { end_status: None }),
         // The turn changes the holder's columns only as every end does, and sets no mark.
         Then::End(status)
             if !change.requests_cancel
                 && *change.columns == turn.columns.before.ended()
                 && change.columns.marks == turn.columns.before.marks =>
         {
-            Some(Some(status.as_str()))
+            Some(SimpleTurn { end_status: Some(status.as_str()) })
         }
         _ => None,
     }

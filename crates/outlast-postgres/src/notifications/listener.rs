@@ -128,7 +128,8 @@ impl Listener {
         }
     }
 
-    /// Notes that a worker of this process has just searched for dead workers.
+    /// Postpones the next takeover of this process, because a worker has just made one that found no session with a
+    /// free lock. Such a session must be checked again in time.
     pub(crate) fn takeover_done(&self) {
         self.takeover_done.notify_one();
     }
@@ -267,9 +268,10 @@ impl ListenerTask {
             .client
             .batch_execute(&format!("SET synchronous_commit = off; SET statement_timeout = 0; {listen}"))
             .await?;
-        self.subscribers.recently_started.set_listening(!self.is_disabled);
         self.unlocked_sessions = self.sessions.lock().clone();
         self.lock_again(&connection.client).await?;
+        // After the last statement that can fail: from now on, callers rely on the notifications of this connection.
+        self.subscribers.recently_started.set_listening(!self.is_disabled);
         if !self.is_disabled {
             // Notifications that were sent before `LISTEN` are not received.
             self.subscribers.wake_local_workers(None);
@@ -347,11 +349,13 @@ impl ListenerTask {
         Ok(())
     }
 
-    /// Takes or releases the lock of a session. Returns an error if the connection is lost.
+    /// Takes or releases the lock of a session, and answers the request. Returns an error if the statement failed,
+    /// which usually means that the connection is lost.
     async fn handle_request(&mut self, client: &Client, request: ListenerRequest) -> Result<(), Error> {
         match request {
             ListenerRequest::Unlock(session, reply) => {
                 let was_joined = self.sessions.lock().remove(&session);
+                // After a reconnect, this connection may not hold the lock yet.
                 let released = if !self.unlocked_sessions.remove(&session) && was_joined {
                     client.query(&self.database.sql.unlock, &[&session.to_string()]).await.map(|_| ())
                 } else {

@@ -32,17 +32,18 @@ pub(crate) struct TakeoverTask {
     pub(crate) subscribers: Subscribers,
     /// The sessions of this process; without any there is no takeover.
     pub(crate) sessions: Arc<Mutex<BTreeSet<SessionId>>>,
-    /// Notified when a worker of this process has called `takeover` itself.
+    /// Notified when a worker of this process has called `takeover` itself, and no session has a free lock.
     pub(crate) takeover_done: Arc<Notify>,
 }
 
 impl TakeoverTask {
-    /// Runs until the I/O runtime ends.
+    /// Makes a takeover after each interval, until the I/O runtime ends.
     pub(crate) async fn run(self) {
         let mut wait = TAKEOVER_INTERVAL;
         loop {
             tokio::select! {
                 biased;
+                // A worker of this process has just made one, so the interval begins again.
                 () = self.takeover_done.notified() => continue,
                 () = pause(&self.database.handle, wait) => {}
             }

@@ -188,9 +188,9 @@ impl BlockedTurns {
         }
     }
 
-    /// Forgets the blockers of turns that have been written.
-    pub(crate) fn mark_written<'a>(&self, turns: impl Iterator<Item = &'a Turn> + Clone) {
-        self.rejected_turns.mark_written(turns.clone());
+    /// Forgets that turns were blocked or rejected, because they have been written.
+    pub(crate) fn forget_written<'a>(&self, turns: impl Iterator<Item = &'a Turn> + Clone) {
+        self.rejected_turns.forget_written(turns.clone());
         let mut blockers = self.blockers.lock();
         if !blockers.is_empty() {
             turns.for_each(|turn| drop(blockers.remove(&turn.run)));

@@ -209,7 +209,8 @@ impl ClaimAnswer {
         Ok(())
     }
 
-    /// The history of a run of which a replay needs `replayed` events, if the row contains it. Notes the run in `runs_without_history` if not.
+    /// The history of a run, if the row contains it; otherwise adds the run to `runs_without_history`. It is left out
+    /// if this session held the run last, or if a replay needs too many events (`replayed`).
     fn history(
         &mut self,
         row: &Row,

@@ -30,7 +30,7 @@ use crate::clock::TimeSource;
 use crate::connection::database::{CallError, Database, Parameter};
 use crate::encoding::row::{InvalidRow, get, maybe_text, maybe_timestamp, timestamp, to_i64};
 use crate::encoding::text::escape_nul;
-use crate::encoding::turn;
+use crate::encoding::turn::{self, SimpleTurn};
 use crate::error::{corrupt_error, known_rules};
 use crate::notifications::subscribers::{ChangeNotice, Subscribers};
 use crate::write::blocked_turns::BlockedTurns;
@@ -165,8 +165,8 @@ impl<'a> CommitCall<'a> {
         if self.check_errors[index].is_some() {
             return Ok(false);
         }
-        let (Some(end_status), BasedOn::Turn(from)) =
-            (turn::simple_turn_end(turn, self.session), &turn.based_on)
+        let (Some(SimpleTurn { end_status }), BasedOn::Turn(from)) =
+            (turn::simple_turn(turn, self.session), &turn.based_on)
         else {
             return Ok(false);
         };
@@ -190,7 +190,7 @@ impl<'a> CommitCall<'a> {
                     self.time.observe(committed_at);
                     self.notice.ended.push(ended);
                 }
-                self.blocked_turns.mark_written(std::iter::once(turn));
+                self.blocked_turns.forget_written(std::iter::once(turn));
                 Ok(true)
             }
             Ok(None) => Ok(false),
@@ -224,7 +224,7 @@ impl<'a> CommitCall<'a> {
                 Ok(rows) => {
                     let locked = self.read_answers(&sent, &rows)?;
                     let written = sent.iter().filter(|index| !locked.contains(index));
-                    self.blocked_turns.mark_written(written.map(|index| &self.turns[*index]));
+                    self.blocked_turns.forget_written(written.map(|index| &self.turns[*index]));
                     return Box::pin(self.answer_blocked(locked, lock_wait)).await;
                 }
                 Err(CallError::Postgres(error)) if known_rules(&error).is_some() => {
@@ -368,7 +368,8 @@ impl<'a> CommitCall<'a> {
     fn read_answers(&mut self, part: &[usize], rows: &[Row]) -> Result<Vec<usize>, WorldError> {
         let (mut not_done, mut locked) = (HashSet::<usize>::new(), Vec::new());
         for row in rows {
-            let (nth, code) = self.read_code(row).map_err(|why| corrupt_error(&self.database.place, &why))?;
+            let (nth, code) =
+                self.read_answer_row(row).map_err(|why| corrupt_error(&self.database.place, &why))?;
             if code == "gone" {
                 part.iter().for_each(|index| self.answers[*index] = Err(session_gone(self.session)));
                 return Ok(Vec::new());
@@ -393,9 +394,9 @@ impl<'a> CommitCall<'a> {
         Ok(locked)
     }
 
-    /// Reads the number of the turn and the code of its answer. The row with code `now` has the time, and whether a run
-    /// may have become ready.
-    fn read_code(&mut self, row: &Row) -> Result<(usize, String), InvalidRow> {
+    /// Reads a row of the statement's answer: the number of a turn, from 1, and the code of its result. The row `now`
+    /// belongs to no turn and has number 0. Its time, and whether a run may have become ready, are recorded here.
+    fn read_answer_row(&mut self, row: &Row) -> Result<(usize, String), InvalidRow> {
         let nth: i32 = get(row, 0)?;
         let code: &str = get(row, 1)?;
         if code == "now" {
@@ -405,12 +406,14 @@ impl<'a> CommitCall<'a> {
         Ok((usize::try_from(nth).unwrap_or(0), code.to_owned()))
     }
 
-    /// The answer to a turn for a code of the statement.
+    /// The answer to a turn whose result has this code: one of those in `160_commit.sql`. `detail` is the text in the
+    /// same row, for example the session that holds the run.
     fn answer_of_code(&self, index: usize, code: &str, detail: &str) -> TurnAnswer {
         let turn = &self.turns[index];
         let run = turn.run;
         Err(match code {
             "done" => return Ok(Committed::Done),
+            // A repeated start gets the same answer as the first time.
             "existed" => return Ok(Committed::Existed(Started { run, is_new: true })),
             "other" | "taken" => return self.answer_of_existing_key(turn, code, detail),
             "none" => fenced(run, "there is no such run"),

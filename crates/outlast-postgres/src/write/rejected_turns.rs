@@ -120,7 +120,7 @@ impl RejectedTurns {
     }
 
     /// Forgets turns that have been written.
-    pub(crate) fn mark_written<'a>(&self, written: impl Iterator<Item = &'a Turn>) {
+    pub(crate) fn forget_written<'a>(&self, written: impl Iterator<Item = &'a Turn>) {
         let mut states = self.0.lock();
         if !states.is_empty() {
             for turn in written {

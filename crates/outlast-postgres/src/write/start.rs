@@ -177,21 +177,22 @@ pub(crate) async fn start_and_send(
     Ok((started, read_answer_from(&message, row, [1, 5, 6, 7, 8, 9, 10]).map_err(corrupt)??))
 }
 
-/// Takes as many starts as one statement carries. It contains no run and no key twice.
+/// Removes the starts of the next statement from the end of `remaining`, which has the indexes in descending order.
+/// Returns their indexes. A statement contains no run and no key twice.
 fn next_batch(starts: &[Start], remaining: &mut Vec<usize>) -> Vec<usize> {
     let (mut batch, mut bytes) = (Vec::new(), 0);
     let (mut runs, mut keys) = (HashSet::new(), HashSet::new());
-    let mut fits = |index: usize| {
+    let mut add_if_new = |index: usize| {
         let start = &starts[index];
         let is_new_key = start.key.as_ref().is_none_or(|key| !keys.contains(key.text.as_str()));
-        let fits = is_new_key && runs.insert(start.run);
-        if fits {
+        let is_new = is_new_key && runs.insert(start.run);
+        if is_new {
             keys.extend(start.key.as_ref().map(|key| key.text.as_str()));
         }
-        fits
+        is_new
     };
     while bytes < STATEMENT_BYTES_MAX
-        && let Some(index) = remaining.pop_if(|index| fits(*index))
+        && let Some(index) = remaining.pop_if(|index| add_if_new(*index))
     {
         bytes += starts[index].input.bytes().len();
         batch.push(index);

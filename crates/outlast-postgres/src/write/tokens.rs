@@ -38,7 +38,7 @@ impl TurnTokens {
         self.freed.count() + self.taken.count() + self.replies.count() == 0
     }
 
-    /// Adds those of a turn; `turn_nth` is the turn's number in its batch.
+    /// Adds the tokens that a turn frees and takes, and its replies; `turn_nth` is the turn's number in its batch.
     pub(crate) fn add(&mut self, turn: &Turn, turn_nth: i64) -> Result<(), WorldError> {
         let Some(outbox) = effective_outbox(turn) else { return Ok(()) };
         for FreedToken { hash, op, kept_until } in &outbox.tokens.freed {

@@ -55,9 +55,9 @@ pub(crate) struct FairLock {
     /// Waits in a row in which the queued process did not begin.
     futile_waits: u32,
     /// Transactions left that do not yield.
-    without_yield: u32,
+    transactions_without_yield: u32,
     /// Transactions left for which the file counts as contended.
-    contended: u32,
+    contended_transactions: u32,
 }
 
 /// A wait for the write lock.
@@ -82,13 +82,19 @@ impl FairLock {
     pub(crate) fn for_database(path: &Path) -> Self {
         let queue_file = with_suffix(path, "-line");
         let queue_file = OpenOptions::new().create(true).truncate(false).write(true).open(queue_file).ok();
-        let (futile_waits, without_yield, contended) = (0, 0, 0);
-        Self { path: path.into(), wait: None, queue_file, futile_waits, without_yield, contended }
+        Self {
+            path: path.into(),
+            wait: None,
+            queue_file,
+            futile_waits: 0,
+            transactions_without_yield: 0,
+            contended_transactions: 0,
+        }
     }
 
     /// Whether other processes were queued recently. Transactions should then be short.
     pub(crate) fn is_contended(&self) -> bool {
-        self.contended > 0
+        self.contended_transactions > 0
     }
 
     /// Begins a transaction when it is this world's turn. Returns the error of SQLite if other processes hold the write
@@ -98,7 +104,7 @@ impl FairLock {
         wait_max: Duration,
         begin: impl Fn() -> Result<(), Error>,
     ) -> Result<(), Error> {
-        self.contended = self.contended.saturating_sub(1);
+        self.contended_transactions = self.contended_transactions.saturating_sub(1);
         self.yield_to_queued_process();
         let begun = match begin() {
             Err(error) if is_busy(&error) => self.wait_and_begin(wait_max, begin),
@@ -123,7 +129,7 @@ impl FairLock {
         wait_max: Duration,
         begin: impl Fn() -> Result<(), Error>,
     ) -> Result<(), Error> {
-        self.contended = CONTENDED_TRANSACTIONS;
+        self.contended_transactions = CONTENDED_TRANSACTIONS;
         let began_waiting = monotonic_now();
         self.wait.get_or_insert(LockWait { since: began_waiting, logged_at: None });
         let mut is_queued = false;
@@ -176,8 +182,8 @@ impl FairLock {
     /// Waits until no other process is queued, for a limited time.
     fn yield_to_queued_process(&mut self) {
         let Some(file) = &self.queue_file else { return };
-        if self.without_yield > 0 {
-            self.without_yield -= 1;
+        if self.transactions_without_yield > 0 {
+            self.transactions_without_yield -= 1;
             return;
         }
         let mut backoff = QUEUED_BACKOFF;
@@ -187,12 +193,12 @@ impl FairLock {
                 self.futile_waits = 0;
                 return;
             }
-            self.contended = CONTENDED_TRANSACTIONS;
+            self.contended_transactions = CONTENDED_TRANSACTIONS;
             pause_before_retry(&mut backoff);
         }
         self.futile_waits += 1;
         if self.futile_waits >= FUTILE_WAITS_MAX {
-            (self.futile_waits, self.without_yield) = (0, TRANSACTIONS_WITHOUT_YIELD);
+            (self.futile_waits, self.transactions_without_yield) = (0, TRANSACTIONS_WITHOUT_YIELD);
         }
     }
 }

@@ -21,7 +21,7 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -267,7 +267,7 @@ impl HintSocket {
         match error.kind() {
             // The peer has a full queue, so it will assume that everything has changed.
             io::ErrorKind::WouldBlock => return false,
-            io::ErrorKind::ConnectionRefused => drop(std::fs::remove_file(peer)),
+            io::ErrorKind::ConnectionRefused => remove_dead_socket(peer),
             io::ErrorKind::NotFound => {}
             _ => tracing::debug!(%error, peer = %peer.display(), "a hint cannot be sent"),
         }
@@ -291,6 +291,14 @@ impl Drop for HintSocket {
         for folder in self.folders.folders() {
             let _ = std::fs::remove_dir(folder);
         }
+    }
+}
+
+/// Removes the socket of a dead process. A file of another kind refuses datagrams too, and is kept.
+fn remove_dead_socket(path: &Path) {
+    if path.symlink_metadata().is_ok_and(|file| file.file_type().is_socket()) {
+        // If this fails, the next process tries again.
+        let _ = std::fs::remove_file(path);
     }
 }
 

@@ -41,13 +41,13 @@ pub(crate) fn history_containing(
     let params = params![run.to_string(), to_i64(from)];
     let first: Option<u64> = statement.query_row(params, |row| number_or_null(row, 0))?;
     let mut turns = history(connection, run, first.unwrap_or(from), limit)?;
-    // It is the last turn if there is no such event.
+    // If the history ends before `from`, the last turn was read, which does not contain that event.
     turns.retain(|turn| turn.seq + turn.events.len() as u64 > from);
     Ok(turns)
 }
 
-/// The part of a run's history that a replay needs. If this build cannot read it, the inner result is an error, so that a query for several
-/// runs continues.
+/// The part of a run's history that a replay needs. If this build cannot read it, the inner result is an error, so that
+/// a query for several runs continues.
 pub(crate) fn replayed_history(
     connection: &Connection,
     run: RunId,

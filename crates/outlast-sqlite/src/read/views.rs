@@ -40,7 +40,7 @@ pub(crate) fn flag_counts(connection: &Connection) -> Result<FlagCounts, Refusal
     Ok(counts?)
 }
 
-/// The views of those of the runs that exist.
+/// The views of these runs. Runs that do not exist are left out.
 pub(crate) fn runs_by_id(connection: &Connection, runs: &[RunId]) -> Result<Vec<RunView>, Refusal> {
     let mut statement = connection.prepare_cached(&sql::RUN_VIEW)?;
     let mut views = Vec::with_capacity(runs.len());

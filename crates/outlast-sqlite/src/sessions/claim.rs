@@ -103,7 +103,7 @@ pub(crate) fn claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<ClaimResult, Refus
     let has_details = !ready.is_empty() && heartbeat::any_stored(tx.connection)?;
     let mut result = ClaimResult { claimed: Vec::with_capacity(ready.len()), unread, next_due };
     for run in ready {
-        let data = RunData::of(tx.connection, claim.session, &run, has_details)?;
+        let data = RunData::read(tx.connection, claim.session, &run, has_details)?;
         result.claimed.push(claim_run(tx, claim, run, data)?);
     }
     let claimed_overdue = result.claimed.iter().any(|claimed| claimed.is_overdue);
@@ -119,8 +119,9 @@ struct RunData {
 }
 
 impl RunData {
-    /// Reads it. If this build cannot read it, the history is `Unreadable`, and the claim of the other runs continues.
-    fn of(
+    /// Reads the data of a run. If this build cannot read it, the history is `Unreadable`, and the claim of the other
+    /// runs continues.
+    fn read(
         connection: &Connection,
         session: SessionId,
         run: &ReadyRun,
@@ -129,8 +130,9 @@ impl RunData {
         // The worker reads a long history afterwards, so that commits do not wait for it.
         let from = run.columns.replay_from;
         let is_long = run.next_seq.saturating_sub(from) > HISTORY_IN_CLAIM_EVENTS_MAX;
+        // A session that held the run last may still have it in memory.
         let is_left_out = is_long || run.preferred == Some(session);
-        let read = || {
+        let read_all = || {
             let history = if is_left_out {
                 ClaimedHistory::LeftOut
             } else {
@@ -142,7 +144,7 @@ impl RunData {
                 if has_details { heartbeat::details_of_run(connection, run.run)? } else { Vec::new() };
             Ok(Self { history, inbox, details })
         };
-        read().or_else(|error: Error| {
+        read_all().or_else(|error: Error| {
             let history = ClaimedHistory::Unreadable(unreadable_reason(error)?);
             Ok(Self { history, inbox: Vec::new(), details: Vec::new() })
         })

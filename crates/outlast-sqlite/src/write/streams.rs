@@ -36,7 +36,8 @@ impl EncodedStreamWrite {
 /// Who wrote the entries of a row: `op` and `attempt` of a step.
 type PackOrigin = Option<(OpNumber, AttemptId)>;
 
-/// Writes chunks of a step.
+/// Writes chunks of a step. Chunks that the attempt has already written are skipped, so the call can be repeated. It is
+/// refused if a newer attempt has written, or if chunks before these are missing.
 pub(crate) fn write_chunks(tx: &mut Tx<'_>, new: &EncodedStreamWrite) -> Result<StreamWritten, Refusal> {
     let EncodedStreamWrite { session, run, write, .. } = new;
     check_holder(tx, *session, write.run, run)?;
@@ -55,6 +56,7 @@ pub(crate) fn write_chunks(tx: &mut Tx<'_>, new: &EncodedStreamWrite) -> Result<
     if stream_row(tx, run, &write.stream)?.is_none() && !has_room(tx, run)? {
         return Err(too_many_streams(write.run).into());
     }
+    // The first write of an attempt restarts every stream to which an older attempt has written.
     for (stream, writer) in writers {
         if writer.attempt != write.attempt {
             restart(tx, new, &stream, writer)?;

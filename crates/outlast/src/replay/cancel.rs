@@ -166,7 +166,7 @@ impl Machine {
             (Phase::Open, OpKind::Step(step)) if !step.attempting && step.queued.is_none() => {
                 let reason = reason_of(slot)?;
                 // Nobody has attempted the steps of a fork that no worker has continued.
-                let failure = match step.new.policy.is_transactional || self.has_unmet_fork() {
+                let failure = match step.new.policy.is_transactional || self.has_pending_fork() {
                     true => Failure::cancelled(&reason),
                     false => Failure::maybe_attempted(&reason),
                 };

@@ -18,8 +18,8 @@ use super::machine::Machine;
 use super::operation_table::{Decision, Op, OpKind, OperationTable, Phase};
 use crate::error::Error;
 
-/// The end of the copied events, which a machine has not met yet.
-pub(super) struct UnmetFork {
+/// The end of the copied events, until a turn has recorded it with `run_forked`.
+pub(super) struct PendingFork {
     origin: ForkOrigin,
     /// Operations with lower numbers are copied.
     next_op: OpNumber,
@@ -41,7 +41,7 @@ struct CopiedEnd {
     next_op: OpNumber,
 }
 
-impl UnmetFork {
+impl PendingFork {
     /// The end of the copied events of a history that is about to be replayed.
     pub(super) fn of(history: &ReplayHistory) -> Option<Box<Self>> {
         let begin = history.skips.first().map_or(0, |skip| skip.end.saturating_sub(1));
@@ -75,7 +75,7 @@ impl UnmetFork {
     }
 }
 
-impl UnmetFork {
+impl PendingFork {
     /// The end of copied events that is reached.
     fn end(&self) -> Option<&CopiedEnd> {
         self.ends.iter().find(|end| end.deliveries_left == self.deliveries_left)
@@ -88,13 +88,13 @@ fn is_patch(event: &Event) -> bool {
 }
 
 impl Machine {
-    /// Whether the machine has not met the end of the copied events: the next turn records it.
-    pub(crate) fn has_unmet_fork(&self) -> bool {
+    /// Whether the run is a fork whose `run_forked` is not recorded yet: the next turn records it.
+    pub(crate) fn has_pending_fork(&self) -> bool {
         self.fork.is_some()
     }
 
     /// Sets the end of the copied events, before a replay.
-    pub(super) fn expect_fork(&mut self, fork: Option<Box<UnmetFork>>) {
+    pub(super) fn expect_fork(&mut self, fork: Option<Box<PendingFork>>) {
         self.fork = fork;
         self.note_fork_progress();
     }
@@ -173,7 +173,7 @@ impl Machine {
     /// Records the end of the copied events, and what follows from it. Does nothing if it is recorded.
     pub(crate) fn fork(&mut self, events: &mut Vec<Event>) -> Result<(), Stuck> {
         let Some(fork) = self.fork.take() else { return Ok(()) };
-        let UnmetFork { origin, next_op, returned, .. } = *fork;
+        let PendingFork { origin, next_op, returned, .. } = *fork;
         let mut table = self.state.table.lock();
         table.set_event_number(events.len());
         table.forget_copied_messages();

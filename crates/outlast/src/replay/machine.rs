@@ -25,7 +25,7 @@ use super::compensation::PendingEnd;
 use super::cursor::Cursor;
 use super::delivery::Delivery;
 use super::divergence;
-use super::forked::UnmetFork;
+use super::forked::PendingFork;
 use super::generation::call_workflow;
 use super::history_index::HistoryIndex;
 use super::hooks::carried_payload;
@@ -56,8 +56,8 @@ pub(crate) struct Machine {
     pub(super) compensating: Option<Box<PendingEnd>>,
     /// Requests that the next turn records first, after the replay of a history that ends with a part of a turn.
     pub(super) unrecorded: Option<Box<UnrecordedRequests>>,
-    /// The end of the events that were copied from another run, until it is met.
-    pub(super) fork: Option<Box<UnmetFork>>,
+    /// The end of the events that were copied from another run, until a turn has recorded it.
+    pub(super) fork: Option<Box<PendingFork>>,
     /// Where the future is dropped if the machine is dropped; `None` means here.
     background: Option<Arc<dyn DropInBackground>>,
     /// The code, for the next generation.
@@ -155,7 +155,7 @@ impl Machine {
             let message = format!("the history of run {run} {problem}");
             stuck(StuckReason::Unreadable, message)
         })?;
-        let (index, fork) = (HistoryIndex::of(&history), UnmetFork::of(&history));
+        let (index, fork) = (HistoryIndex::of(&history), PendingFork::of(&history));
         let begin_turn = history.turns.first().map_or(0, |turn| turn.seq);
         let ReplayHistory { begin, begun_at, kept, turns, skips, .. } = history;
         let mut cursor = Cursor::new(turns, skips);
@@ -444,16 +444,17 @@ impl Machine {
         self.state.table.lock().active > 0
     }
 
-    /// The earliest time at which a timer, a timeout, a retry or the deadline of the run is due.
+    /// The earliest time at which a timer, a timeout, a retry of a step, the deadline or the next try of the run is
+    /// due.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.next_due_beside(false)
+        self.next_due_during_attempts().into_iter().chain(self.retry_due()).min()
     }
 
-    /// As [`next_due`](Self::next_due); beside attempts that are running, the next try of the run cannot begin.
-    pub(crate) fn next_due_beside(&self, has_attempts: bool) -> Option<Timestamp> {
+    /// As [`next_due`](Self::next_due), while attempts are running: the next try of the run begins after they have
+    /// ended.
+    pub(crate) fn next_due_during_attempts(&self) -> Option<Timestamp> {
         let first = self.state.table.lock().due.first().map(|(at, _)| *at);
-        let retry_due = self.retry_due().filter(|_| !has_attempts);
-        first.into_iter().chain(self.deadline()).chain(retry_due).min()
+        first.into_iter().chain(self.deadline()).min()
     }
 
     /// The deadline of the run; `None` once the run was cancelled or has ended.

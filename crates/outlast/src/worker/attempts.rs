@@ -128,7 +128,8 @@ impl std::fmt::Debug for InlineAttempt {
 }
 
 impl SpawnedAttempts {
-    /// Returns the next attempt that ends.
+    /// Returns the next attempt that ends. If none is running, returns `Pending` and registers no waker: the caller
+    /// polls again after it has started one.
     fn poll_next(&mut self, cx: &mut TaskContext<'_>) -> Poll<AttemptEnd> {
         loop {
             match ready!(self.tasks.poll_next_unpin(cx)) {

@@ -211,7 +211,7 @@ impl Drop for WaitingGuard<'_> {
         let mut state = self.buffer.state.lock();
         state.waiting -= 1;
         if state.waiting == 0 && !self.has_woken {
-            // The caller was dropped, so nobody will see the change.
+            // The future of the last waiting caller was dropped. No caller will take `busy`, so let the clock advance.
             state.busy = None;
         }
     }
@@ -307,7 +307,8 @@ impl StreamWriter {
         }
     }
 
-    /// Passes the answers on. Returns the writes that failed for a temporary reason.
+    /// Passes the world's answers to the buffers of the attempts. Returns the writes that failed for a temporary
+    /// reason.
     fn give_answers(
         &self,
         writes: Vec<QueuedWrite>,

@@ -62,6 +62,7 @@ impl IndexScan {
         scans
     }
 
+    /// A scan of all runs by id, without filters.
     fn new(schema: &str) -> Self {
         let (index_filters, index_values, row_filters, row_filter_values) = Default::default();
         let source = format!("{schema}.runs AS runs");
@@ -77,6 +78,7 @@ impl IndexScan {
         }
     }
 
+    /// The scan of an index, without row filters.
     fn of_index(index: ListIndex<'_>, schema: &str) -> Self {
         let mut scan = Self::new(schema);
         match index {

@@ -62,24 +62,29 @@ pub(super) fn written_runs(contended: &[RunId], results: &[TurnResult]) -> RunSe
 
 /// Keeps turns that contend for a run out of the batches until this is dropped, because a group of blocked turns is
 /// being retried for it.
-pub(super) struct SeparateRetry(Arc<Committer>, RunId);
+pub(super) struct SeparateRetry {
+    committer: Arc<Committer>,
+    run: RunId,
+}
 
 impl SeparateRetry {
     pub(super) fn begin(committer: Arc<Committer>, run: RunId) -> Self {
         committer.queue.lock().begin_separate_retry(run);
-        Self(committer, run)
+        Self { committer, run }
     }
 }
 
 impl Drop for SeparateRetry {
+    /// Admits the turns that had to wait. If a commit is possible now, spawns a leader for them: otherwise they would
+    /// wait until another turn arrives.
     fn drop(&mut self) {
-        let mut queue = self.0.queue.lock();
-        queue.end_separate_retry(self.1);
-        if queue.leaders < self.0.commit_concurrency && queue.has_batch() {
+        let mut queue = self.committer.queue.lock();
+        queue.end_separate_retry(self.run);
+        if queue.leaders < self.committer.commit_concurrency && queue.has_batch() {
             queue.leaders += 1;
             drop(queue);
-            let committer = self.0.clone();
-            self.0.runtime.spawn(async move { Leader(committer).lead().await });
+            let committer = self.committer.clone();
+            self.committer.runtime.spawn(async move { Leader(committer).lead().await });
         }
     }
 }

@@ -115,7 +115,8 @@ impl CommitQueue {
         self.answers.push(answer);
     }
 
-    /// Takes the turns that contend for no run with a batch in progress, as the next batch.
+    /// Takes the next batch: turns that contend for no run with a batch in progress or a separate retry. `None` if
+    /// there are none, or if an exclusive turn makes them wait.
     pub(super) fn take(&mut self, commit_concurrency: usize) -> Option<Batch> {
         if self.turns.is_empty() || self.waits_for_exclusive() {
             return None;
@@ -213,7 +214,7 @@ impl CommitQueue {
         }
     }
 
-    /// Whether [`take`](Self::take) would return a batch.
+    /// Whether [`take`](Self::take) would return a batch. Keeps what it finds out about the turns that must wait.
     pub(super) fn has_batch(&mut self) -> bool {
         if self.turns.is_empty() || self.waits_for_exclusive() {
             return false;
@@ -222,10 +223,10 @@ impl CommitQueue {
             return true;
         }
         let mut contention = self.known_contention();
-        let new = &self.turns[contention.waiting..];
-        let waiting = new.iter().take_while(|turn| must_wait(turn, &mut contention.runs)).count();
+        let unexamined = &self.turns[contention.waiting..];
+        let waiting = unexamined.iter().take_while(|turn| must_wait(turn, &mut contention.runs)).count();
         contention.waiting += waiting;
-        let has_batch = waiting < new.len();
+        let has_batch = waiting < unexamined.len();
         self.contention = Some(contention);
         has_batch
     }

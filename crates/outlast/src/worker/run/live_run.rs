@@ -161,7 +161,7 @@ impl<'a> LiveRun<'a> {
     async fn first_facts(&mut self, inbox: Vec<Message>) -> Result<Vec<Fact>, Exit> {
         let is_inbox_complete = inbox.len() < INBOX_READ_MAX;
         let is_any_startable = !self.machine.startable().is_empty() || self.machine.must_settle();
-        let is_fork = self.machine.has_unmet_fork();
+        let is_fork = self.machine.has_pending_fork();
         if !is_fork {
             self.maybe_attempted = self.machine.maybe_attempted(self.task.session.clock.now());
         }
@@ -242,7 +242,7 @@ impl<'a> LiveRun<'a> {
     /// Whether the next turn must record something before anything is delivered: a retry of the run, or requests that
     /// a replay has made.
     fn has_unrecorded(&self) -> bool {
-        self.pending_retry.is_some() || self.machine.has_unmet_fork() || self.machine.has_unrecorded()
+        self.pending_retry.is_some() || self.machine.has_pending_fork() || self.machine.has_unrecorded()
     }
 
     /// The machine of a released run, for the cache.
@@ -308,11 +308,20 @@ impl<'a> LiveRun<'a> {
             && !self.machine.has_startable_once(&*self.task.session.settings.code)
     }
 
+    /// When the next timer, timeout or retry, the deadline, or the next try of the run is due.
+    fn next_due(&self) -> Option<Timestamp> {
+        if self.attempts.is_empty() {
+            self.machine.next_due()
+        } else {
+            self.machine.next_due_during_attempts()
+        }
+    }
+
     /// Waits for something new, then takes everything that has arrived. May return no facts, when a retry pause is over
     /// or the worker stops.
     async fn next_facts(&mut self) -> Result<Vec<Fact>, Exit> {
         let wakes = self.machine.wakes();
-        let due = self.machine.next_due_beside(!self.attempts.is_empty());
+        let due = self.next_due();
         let clock = self.task.session.clock.clone();
         let timer = async {
             match due {
@@ -344,7 +353,7 @@ impl<'a> LiveRun<'a> {
             // Boxed because few steps are transactional, and it would enlarge the state of every run.
             Box::pin(self.accept_recorded(&mut facts)).await?;
         }
-        let due = self.machine.next_due_beside(!self.attempts.is_empty());
+        let due = self.next_due();
         if due.is_some_and(|due| due <= self.task.session.clock.now()) {
             // A message that was accepted before the timer was due must be delivered before it.
             let inbox = read_inbox(&self.task.session, self.task.run, self.position.consumed).await?;
@@ -394,7 +403,7 @@ impl<'a> LiveRun<'a> {
 
     /// Adds the timers and timeouts that are due, and the deadline if it has passed.
     pub(super) fn add_due_timers(&mut self, facts: &mut Vec<Fact>) {
-        if self.pending_retry.is_some() || self.machine.has_unmet_fork() {
+        if self.pending_retry.is_some() || self.machine.has_pending_fork() {
             // The retry, or the fork, decides when they are due.
             return;
         }

@@ -169,6 +169,7 @@ impl RunTask {
             EndResult::Compensates(end) => Some(end),
             EndResult::Continues => None,
         };
+        // The mailbox may still have the outcomes of a turn before the run was released.
         self.mailbox.outcomes.set_delivered(Vec::new());
         let position = RunPosition::of_claimed(&claimed.claimed);
         let is_fresh = claimed.claimed.is_fresh;
@@ -176,9 +177,9 @@ impl RunTask {
         let details = std::mem::take(&mut claimed.claimed.details);
         let closed = match self.load_machine(claimed, &inbox, requested_end.is_some()).await {
             Ok((machine, pending_retry)) => {
-                self.count_claim(&machine, &inbox, claimed_at, is_fresh.then_some(position.at));
-                // A fork is replayed, also if it has copied nothing but the start.
-                let is_fresh = is_fresh && !machine.has_unmet_fork();
+                self.record_claim_delay(&machine, &inbox, claimed_at, is_fresh.then_some(position.at));
+                // A fork is always replayed, even if it has copied nothing but the start.
+                let is_fresh = is_fresh && !machine.has_pending_fork();
                 let span = trace::segment_span(&machine, is_fresh, &inbox);
                 let mut live = LiveRun::new(self, machine, position);
                 live.set_lost_details(details);
@@ -198,9 +199,9 @@ impl RunTask {
         self.halt_if_needed(closed).await
     }
 
-    /// Counts how long a claimed run was ready: since its start, its first unread message, or the time of its next timer.
-    /// A run that was taken over from a lost worker has none of these.
-    fn count_claim(
+    /// Records how long a claimed run was ready before its claim: since its start, its first unread message, or the
+    /// time of its next timer. A run that was taken over from a lost worker has none of these.
+    fn record_claim_delay(
         &self,
         machine: &Machine,
         inbox: &[Message],
@@ -256,7 +257,8 @@ impl RunTask {
         Ok((machine_from(self, history, is_fresh, "claim")?, pending_retry))
     }
 
-    /// Ends a run for which its code is not needed, unless it must compensate first.
+    /// Ends the run if it shall end and the end needs no code of its workflow: for example, because it was terminated.
+    /// If it must compensate first, nothing is committed here.
     async fn end_without_code(&mut self, claimed_run: &mut ClaimedRun) -> EndResult {
         let now = self.session.clock.now();
         if end_without_code::may_end(&claimed_run.claimed, now) {
@@ -288,6 +290,7 @@ impl RunTask {
             Ok(_) => {
                 let Claimed { workflow, run, .. } = &claimed_run.claimed;
                 settings.metrics.run_ended(workflow, status, run_time(*run, now));
+                // No step of an ended run is open, so the stored heartbeat details are deleted with the next beat.
                 self.session.heartbeats.add_claimed(&claimed_run.claimed.details, |_| false);
             }
             Err(error) => {
@@ -448,7 +451,7 @@ pub(super) async fn read_history(
     retry_while_unavailable(outage, || read_all::read_history(&*session.world, run, from)).await
 }
 
-/// Adds the turns that a replay of the history needs.
+/// Adds turns that a replay needs and that the history does not contain.
 pub(super) async fn add_missing_turns(
     session: &Session,
     run: RunId,

@@ -183,7 +183,8 @@ impl LiveRun<'_> {
         self.attempts.ask_to_stop_except(&spared, StopReason::Cancelled);
     }
 
-    /// Computes a turn.
+    /// Computes a turn from facts. It is not committed yet. If the run is stuck, keeps the outcomes of attempts among
+    /// the facts, so that they can be stored.
     fn draft(&mut self, mut facts: Vec<Fact>, is_fresh: bool) -> Result<Draft, Stuck> {
         let began = monotonic();
         let _computing = self.task.mailbox.begin_computing(began);

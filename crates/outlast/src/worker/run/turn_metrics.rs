@@ -83,7 +83,7 @@ impl TurnMetrics {
         }
     }
 
-    /// Counts it.
+    /// Adds the counts of the turn to the metrics of the process.
     pub(super) fn count(&self, metrics: &ProcessMetrics, workflow: &str) {
         for (child, queue) in &self.started {
             metrics.run_started(child, queue);
