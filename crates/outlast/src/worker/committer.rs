@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use self::blocked::{SeparateGroup, SeparateRetry, written_runs};
-use self::queue::{Batch, CommitQueue, contended_run};
+use self::queue::{Batch, CommitQueue, LARGE_BATCH, contended_run};
 use self::uncommitted::UncommittedTurns;
 use super::outage::{Call, Outage};
 use super::settings::Settings;
@@ -36,9 +36,6 @@ type CommitAnswer = Result<Committed, WorldError>;
 
 /// The maximum number of batches that one task commits in a row, if the world responds without waiting.
 const INSTANT_BATCHES_MAX: usize = 16;
-
-/// The minimum capacity of a batch whose memory is used again.
-const LARGE_BATCH: usize = 64;
 
 /// The pauses between two tries.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_millis(500));

@@ -10,13 +10,16 @@
 //! * Turns that contend for a run, because it is their own or because they send to it, are not in two concurrent
 //!   batches: the second one would only wait for the lock on the run's row.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use outlast_core::limits::BATCH_TURNS_MAX;
 use outlast_core::{RunId, RunSet, Turn};
 use tokio::sync::oneshot;
 
 use super::CommitAnswer;
+
+/// The minimum size of a batch whose memory is used again.
+pub(super) const LARGE_BATCH: usize = 64;
 
 type AnswerSender = oneshot::Sender<CommitAnswer>;
 
@@ -25,11 +28,11 @@ type AnswerSender = oneshot::Sender<CommitAnswer>;
 pub(super) struct CommitQueue {
     /// The number of leaders: tasks that commit batches.
     pub(super) leaders: usize,
-    turns: Vec<Turn>,
-    /// The memory of an earlier batch, for `turns`: a large block costs more to allocate than a turn to commit.
-    spare: Option<Vec<Turn>>,
+    turns: VecDeque<Turn>,
     /// The senders of the answers, in the order of `turns`.
-    answers: Vec<AnswerSender>,
+    answers: VecDeque<AnswerSender>,
+    /// The memory of an earlier large batch, for another one: to allocate it again takes long.
+    spare: Option<Vec<Turn>>,
     /// How many of `turns` send to other runs, and how many are exclusive.
     senders: usize,
     exclusive: usize,
@@ -93,26 +96,17 @@ impl CommitQueue {
         self.add(turn, answer);
     }
 
-    /// Keeps the memory of a batch for a later one.
+    /// Keeps the memory of a batch for a later one. The turns were dropped outside of the lock.
     pub(super) fn keep_memory(&mut self, turns: Vec<Turn>) {
-        debug_assert!(turns.is_empty(), "turns are dropped outside of the lock");
         self.spare = Some(turns);
     }
 
     /// Adds a turn to the turns for the next batches.
     fn add(&mut self, turn: Turn, answer: AnswerSender) {
-        if self.turns.is_empty() {
-            if let Some(spare) = self.spare.take() {
-                self.turns = spare;
-            }
-            // An idle worker commits one turn at a time, and `push` would allocate space for four.
-            self.turns.reserve_exact(1);
-            self.answers.reserve_exact(1);
-        }
         self.senders += usize::from(sends(&turn));
         self.exclusive += usize::from(turn.is_exclusive());
-        self.turns.push(turn);
-        self.answers.push(answer);
+        self.turns.push_back(turn);
+        self.answers.push_back(answer);
     }
 
     /// Takes the next batch: turns that contend for no run with a batch in progress or a separate retry. `None` if
@@ -153,8 +147,11 @@ impl CommitQueue {
     fn take_first(&mut self) -> (Vec<Turn>, Vec<AnswerSender>) {
         self.contention = None;
         let count = self.turns.len().min(BATCH_TURNS_MAX);
-        let (later_turns, later_answers) = (self.turns.split_off(count), self.answers.split_off(count));
-        (std::mem::replace(&mut self.turns, later_turns), std::mem::replace(&mut self.answers, later_answers))
+        let spare = if count >= LARGE_BATCH { self.spare.take() } else { None };
+        let mut turns = spare.unwrap_or_default();
+        turns.reserve_exact(count);
+        turns.extend(self.turns.drain(..count));
+        (turns, self.answers.drain(..count).collect())
     }
 
     /// Whether no waiting turn can contend for a run with a batch in progress. Only turns that send to other runs can,
@@ -177,8 +174,8 @@ impl CommitQueue {
                 answers.push(answer);
             } else {
                 contention.waiting += usize::from(has_room);
-                self.turns.push(turn);
-                self.answers.push(answer);
+                self.turns.push_back(turn);
+                self.answers.push_back(answer);
             }
         }
         self.contention = Some(contention);
@@ -223,10 +220,10 @@ impl CommitQueue {
             return true;
         }
         let mut contention = self.known_contention();
-        let unexamined = &self.turns[contention.waiting..];
-        let waiting = unexamined.iter().take_while(|turn| must_wait(turn, &mut contention.runs)).count();
-        contention.waiting += waiting;
-        let has_batch = waiting < unexamined.len();
+        let mut unexamined = self.turns.range(contention.waiting..);
+        contention.waiting +=
+            unexamined.by_ref().take_while(|turn| must_wait(turn, &mut contention.runs)).count();
+        let has_batch = contention.waiting < self.turns.len();
         self.contention = Some(contention);
         has_batch
     }
