@@ -436,10 +436,16 @@ impl World for PostgresWorld {
     async fn join(&self, join: Join) -> Result<(), WorldError> {
         let _busy = self.clock.busy();
         check_join(&join)?;
-        if let Some(listener) = &self.listener {
-            listener.lock(join.session).await?;
+        let Some(listener) = &self.listener else {
+            return session::join(&self.database, &self.time, &join, false).await;
+        };
+        let is_locked_here = listener.lock(join.session).await?;
+        let joined = session::join(&self.database, &self.time, &join, true).await;
+        if joined.is_err() && is_locked_here {
+            // A worker that tries again has another session, and would leave one lock behind with each try.
+            listener.unlock(join.session).await;
         }
-        session::join(&self.database, &self.time, &join, self.listener.is_some()).await
+        joined
     }
 
     async fn beat(

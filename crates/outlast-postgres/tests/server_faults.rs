@@ -12,7 +12,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::{
-    NO_EXPIRY, TestSchema, claim, commit, completed, join, new_start, one_event_turn, start, wait_until,
+    NO_EXPIRY, TestSchema, claim, commit, completed, join, new_start, one_event_turn, start, try_join,
+    wait_until,
 };
 use outlast_core::{Event, Payload, RunId, SessionId, Status, Then, Turn, World, WorldError};
 use outlast_postgres::{PostgresOptions, PostgresWorld};
@@ -226,6 +227,12 @@ async fn a_read_only_server_is_an_error_when_opening_and_is_waited_for_later() {
         matches!(&error, WorldError::Conflict(why) if why.contains("default_transaction_read_only")),
         "{error}"
     );
+    // A worker tries again and again, each time with another session.
+    for session in 1..=3 {
+        try_join(&world, SessionId::from_bits(session), NO_EXPIRY).await.unwrap_err();
+    }
+    let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'";
+    assert_eq!(client.query_one(locks, &[]).await.unwrap().get::<_, i64>(0), 0);
     set("off").await;
     wait_until("the world works", async || world.start(vec![new_start(RunId::from_bits(3))]).await.is_ok())
         .await;

@@ -54,7 +54,7 @@ const REQUESTS_MAX: usize = 64;
 
 /// A request to the listener's task.
 enum ListenerRequest {
-    Lock(SessionId, oneshot::Sender<Result<(), WorldError>>),
+    Lock(SessionId, oneshot::Sender<Result<bool, WorldError>>),
     Unlock(SessionId, oneshot::Sender<()>),
 }
 
@@ -109,9 +109,9 @@ impl Listener {
         Self { requests, closed, takeover_done, database, task: Mutex::new(Some(task)) }
     }
 
-    /// Takes a session's lock. It must be taken before the session's row is inserted. Repeating the call changes
-    /// nothing.
-    pub(crate) async fn lock(&self, session: SessionId) -> Result<(), WorldError> {
+    /// Takes a session's lock. It must be taken before the session's row is inserted. Returns whether this call took it:
+    /// repeating the call changes nothing.
+    pub(crate) async fn lock(&self, session: SessionId) -> Result<bool, WorldError> {
         let (reply, answer) = oneshot::channel();
         self.requests.send(ListenerRequest::Lock(session, reply)).await.map_err(|_| closed_error())?;
         match with_timeout(&self.database.handle, self.database.timeout, answer).await {
@@ -365,13 +365,13 @@ impl ListenerTask {
                 released
             }
             ListenerRequest::Lock(session, reply) if self.sessions.lock().contains(&session) => {
-                let _ = reply.send(Ok(()));
+                let _ = reply.send(Ok(false));
                 Ok(())
             }
             ListenerRequest::Lock(session, reply) => {
                 let locked = self.lock(client, session).await;
                 let answer = match &locked {
-                    Ok(true) => Ok(()),
+                    Ok(true) => Ok(true),
                     Ok(false) => Err(WorldError::conflict(format!(
                         "session {session} is joined by another process; join with a new one"
                     ))),

@@ -90,6 +90,14 @@ pub(crate) fn code() -> Arc<[Code]> {
 }
 
 pub(crate) async fn join(world: &PostgresWorld, session: SessionId, time: Duration) {
+    try_join(world, session, time).await.unwrap();
+}
+
+pub(crate) async fn try_join(
+    world: &PostgresWorld,
+    session: SessionId,
+    time: Duration,
+) -> Result<(), WorldError> {
     let (code, queues) = (code(), default_queues());
     let join = Join {
         session,
@@ -102,7 +110,7 @@ pub(crate) async fn join(world: &PostgresWorld, session: SessionId, time: Durati
         rules: RULES,
         format: FORMAT,
     };
-    world.join(join).await.unwrap();
+    world.join(join).await
 }
 
 pub(crate) async fn start(world: &PostgresWorld, run: RunId) {

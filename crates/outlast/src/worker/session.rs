@@ -150,7 +150,11 @@ impl Session {
             // This process was frozen since it joined, for so long that the session was taken over. The first claim
             // detects this as well, and the worker joins again.
             Err(WorldError::Fenced(_)) => 0,
-            Err(error) => return Err(error),
+            Err(error) => {
+                // The worker joins again with another session.
+                let _ = world.leave(id).await;
+                return Err(error);
+            }
         };
         settings.outage.answered(Call::Join);
         let (runtime, lost) = (Handle::current(), CancellationToken::new());

@@ -92,6 +92,20 @@ impl Mailbox {
         std::mem::take(&mut *self.items.lock())
     }
 
+    /// Takes the claim of a released run, if there is one. The items before it were for the run as it was released; those
+    /// after it stay.
+    pub(in crate::worker) fn take_claim(&self) -> Option<Box<ClaimedRun>> {
+        let mut items = self.items.lock();
+        let position = items.iter().position(|item| matches!(item, MailboxItem::Claimed(_)));
+        let count = position.map_or(items.len(), |position| position + 1);
+        let taken: Vec<_> = items.drain(..count).collect();
+        drop(items);
+        taken.into_iter().find_map(|item| match item {
+            MailboxItem::Claimed(claimed) => Some(claimed),
+            _ => None,
+        })
+    }
+
     /// Completes when there are items. Supports one reader at a time.
     pub(in crate::worker) async fn wait_for_items(&self) {
         std::future::poll_fn(|cx| {
@@ -99,5 +113,45 @@ impl Mailbox {
             if self.items.lock().is_empty() { Poll::Pending } else { Poll::Ready(()) }
         })
         .await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use outlast_core::{Claimed, ClaimedHistory, HolderColumns, RunId, Timestamp, TurnId};
+
+    use super::*;
+
+    fn claim() -> MailboxItem {
+        let claimed = Claimed {
+            run: RunId::from_bits(1),
+            workflow: "w".into(),
+            version: 1,
+            turn: TurnId::from_bits(2),
+            seq: 1,
+            turn_at: Timestamp::from_micros(1),
+            consumed: 0,
+            inbox: Vec::new(),
+            columns: Arc::new(HolderColumns::default()),
+            is_fresh: false,
+            can_end_without_code: false,
+            is_overdue: false,
+            history: ClaimedHistory::LeftOut,
+            details: Vec::new(),
+        };
+        MailboxItem::Claimed(Box::new(ClaimedRun::unread(claimed)))
+    }
+
+    #[test]
+    fn what_arrives_after_a_claim_stays() {
+        let mailbox = Mailbox::default();
+        for item in [MailboxItem::Stop, claim(), MailboxItem::Stop, MailboxItem::Stop] {
+            mailbox.put(item);
+        }
+        assert!(mailbox.take_claim().is_some());
+        assert_eq!(mailbox.take().len(), 2, "the item before the claim was for the released run");
+        mailbox.put(MailboxItem::Stop);
+        assert!(mailbox.take_claim().is_none());
+        assert!(mailbox.take().is_empty());
     }
 }

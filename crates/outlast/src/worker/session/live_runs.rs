@@ -201,11 +201,9 @@ impl Session {
         on_removed: impl FnOnce(),
     ) -> Option<Box<ClaimedRun>> {
         let mut live = self.live.lock();
-        for item in mailbox.take() {
-            if let MailboxItem::Claimed(claimed) = item {
-                live.set_crashes(run, claimed.claimed.columns.crashes);
-                return Some(claimed);
-            }
+        if let Some(claimed) = mailbox.take_claim() {
+            live.set_crashes(run, claimed.claimed.columns.crashes);
+            return Some(claimed);
         }
         live.remove(run);
         on_removed();

@@ -21,6 +21,11 @@ pub(in crate::worker) struct ClaimedRun {
 }
 
 impl ClaimedRun {
+    /// A claimed run whose history is not being read.
+    pub(in crate::worker) fn unread(claimed: Claimed) -> Self {
+        Self { claimed, reading: None }
+    }
+
     /// Waits for the history, if it is being read.
     pub(in crate::worker) async fn wait_for_history(&mut self) {
         let Some(reading) = self.reading.take() else { return };
@@ -40,7 +45,7 @@ pub(in crate::worker) fn read_missing_histories(
     session: &Arc<Session>,
     claimed: Vec<Claimed>,
 ) -> Vec<ClaimedRun> {
-    let mut runs: Vec<_> = claimed.into_iter().map(|claimed| ClaimedRun { claimed, reading: None }).collect();
+    let mut runs: Vec<_> = claimed.into_iter().map(ClaimedRun::unread).collect();
     let mut missing = Vec::new();
     for claimed_run in &mut runs {
         let Claimed { run, turn, history, .. } = &claimed_run.claimed;
