@@ -189,7 +189,7 @@ impl Machine {
         }
         let is_started = |op: &OpNumber| !origin.outputs.contains(&op.0);
         let ops = forked.restarts.iter().map(|restarted| restarted.op).filter(is_started);
-        ops.for_each(|op| table.start_copy(op));
+        table.start_runs_again(&ops.collect::<Vec<_>>());
         let restarts: Vec<_> = forked.restarts.iter().map(|restarted| restarted.run).collect();
         drop(table);
         events.push(Event::RunForked(Box::new(forked)));
@@ -256,22 +256,14 @@ impl OperationTable {
         })
     }
 
-    /// Starts the run of a copied operation. If the workflow had cancelled the operation, the run learns it.
-    fn start_copy(&mut self, op: OpNumber) {
-        self.start_again(op);
-        let run = self.children.get(&op).map(|child| child.run);
-        let is_cancelled = self.ops.get(op).is_some_and(|slot| slot.is_cancelled);
-        if let Some(run) = run.filter(|_| is_cancelled) {
-            self.cancel_child(run, "its parent has cancelled it".into());
-        }
-    }
-
     /// Removes runs that would be started with the turn, and what would be sent to them: the run has ended in it.
     fn withdraw_runs(&mut self, runs: &[RunId]) {
         let Some(pending_outbox) = &mut self.pending_outbox else { return };
         pending_outbox.children.retain(|child| !runs.contains(&child.started.run));
-        pending_outbox.messages.retain(|(run, _)| !runs.contains(run));
-        pending_outbox.settled_messages = pending_outbox.settled_messages.min(pending_outbox.messages.len());
+        let is_left = |(run, _): &(RunId, MessageBody)| !runs.contains(run);
+        let settled = pending_outbox.messages[..pending_outbox.settled_messages].iter();
+        pending_outbox.settled_messages = settled.filter(|message| is_left(message)).count();
+        pending_outbox.messages.retain(is_left);
     }
 
     /// Removes what the last copied poll would send: the other run has sent it. Messages to runs that the fork is about
