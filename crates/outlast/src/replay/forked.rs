@@ -82,6 +82,34 @@ impl UnmetFork {
     }
 }
 
+/// The operations that a fork has copied, as far as its last copied poll must know.
+pub(super) struct CopiedOperations {
+    /// Those with lower numbers are copied.
+    pub(super) next_op: OpNumber,
+    /// Those that the run that was forked has requested in this poll.
+    requested: BTreeSet<OpNumber>,
+}
+
+impl CopiedEnd {
+    fn copied_operations(&self) -> Box<CopiedOperations> {
+        let requests = self.decisions.iter().filter(|decision| is_request(decision));
+        let requested = requests.filter_map(Event::op).collect();
+        Box::new(CopiedOperations { next_op: self.next_op, requested })
+    }
+}
+
+/// Whether an event requests an operation that can be dropped or cancelled.
+fn is_request(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::StepStarted { .. }
+            | Event::TimerStarted { .. }
+            | Event::HookOpened { .. }
+            | Event::TokenRequested(_)
+            | Event::ChildStarted(_)
+    )
+}
+
 /// Whether an event has no place among the deliveries and decisions.
 fn is_patch(event: &Event) -> bool {
     matches!(event, Event::VersionChosen { .. })
@@ -109,7 +137,7 @@ impl Machine {
 
     fn note_fork_progress(&self) {
         if let Some(fork) = &self.fork {
-            self.state.table.lock().at_fork = fork.end().map(|end| end.next_op);
+            self.state.table.lock().at_fork = fork.end().map(CopiedEnd::copied_operations);
         }
     }
 
@@ -222,8 +250,8 @@ impl OperationTable {
     }
 
     /// Takes the recorded values and patches of the poll in which the workflow returned, before its result is known to
-    /// count: a fork withholds it. So are drops, if the fork has copied one of this poll: whether they are recorded depends
-    /// on the result. The others stay.
+    /// count: a fork withholds it. So are copied requests, and drops, if the fork has copied one of this poll: whether they
+    /// are recorded depends on the result. The others stay.
     pub(super) fn take_withheld_decisions(&mut self, requested: &mut Vec<Event>, copied: &[Event]) {
         let is_copied = |dropped: &Event| copied.contains(dropped) && !requested.contains(dropped);
         let has_drops = self.decisions.iter().any(|decision| match decision {
@@ -239,8 +267,29 @@ impl OperationTable {
                     }
                     requested.push(event);
                 }
+                Decision::Created(op) if self.is_request_copied(op) => requested.extend(self.request(op)),
                 left => self.decisions.push(left),
             }
+        }
+    }
+
+    fn is_request_copied(&self, op: OpNumber) -> bool {
+        self.at_fork.as_ref().is_some_and(|fork| fork.requested.contains(&op))
+    }
+
+    /// Requests an operation that the workflow drops or cancels in the poll in which it has created it, if that request is
+    /// copied. Behind the cut the poll may go another way than in the run that was forked, because what was recorded
+    /// there is decided anew.
+    pub(super) fn request_if_copied(&mut self, op: OpNumber) {
+        if !self.is_request_copied(op) {
+            return;
+        }
+        let is_created =
+            |decision: &Decision| matches!(decision, Decision::Created(created) if *created == op);
+        let Some(place) = self.decisions.iter().position(is_created) else { return };
+        match self.request(op) {
+            Some(event) => self.decisions[place] = Decision::Recorded(event),
+            None => drop(self.decisions.remove(place)),
         }
     }
 
