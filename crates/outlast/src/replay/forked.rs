@@ -27,6 +27,8 @@ pub(super) struct UnmetFork {
     deliveries_left: usize,
     /// The ends of copied events, those that are themselves copied (the other run is a fork) and this one.
     ends: Vec<CopiedEnd>,
+    /// The runs that copied operations have started: those of the other run.
+    runs: BTreeSet<RunId>,
     /// The result of the workflow, if it returned after the last of them.
     returned: Option<Result<Payload, Error>>,
 }
@@ -52,7 +54,9 @@ impl UnmetFork {
             .map(|(_, event)| event);
         let (mut next_op, mut deliveries) = (history.begin.next_op, 0);
         let (mut ends, mut decisions) = (Vec::new(), Vec::new());
+        let mut runs: BTreeSet<_> = history.begin.children.iter().map(|child| child.run).collect();
         for event in copied {
+            runs.extend(runs_of(event));
             if matches!(event, Event::RunForked(_)) {
                 ends.push((deliveries, decisions.clone(), next_op));
             }
@@ -71,7 +75,7 @@ impl UnmetFork {
         };
         let ends = ends.into_iter().map(end).collect();
         let (origin, returned) = (origin.clone(), None);
-        Some(Box::new(Self { origin, next_op, deliveries_left: deliveries, ends, returned }))
+        Some(Box::new(Self { origin, next_op, deliveries_left: deliveries, ends, runs, returned }))
     }
 }
 
@@ -108,6 +112,19 @@ fn is_request(event: &Event) -> bool {
             | Event::TokenRequested(_)
             | Event::ChildStarted(_)
     )
+}
+
+/// The runs that an event starts.
+fn runs_of(event: &Event) -> Vec<RunId> {
+    let restarts = match event {
+        Event::ChildStarted(child) => return vec![child.run],
+        Event::StepStarted { queued: Some(queued), .. }
+        | Event::CompensationStarted { queued: Some(queued), .. } => return vec![queued.run],
+        Event::RunRetried(retried) => &retried.restarts,
+        Event::RunForked(forked) => &forked.restarts,
+        _ => return Vec::new(),
+    };
+    restarts.iter().map(|restarted| restarted.run).collect()
 }
 
 /// Whether an event has no place among the deliveries and decisions.
@@ -177,6 +194,9 @@ impl Machine {
     ) -> Result<(), Stuck> {
         let mut table = self.state.table.lock();
         let number = table.place.event;
+        if let Some(fork) = &self.fork {
+            table.forget_copied_messages(&fork.runs);
+        }
         table.fork(forked);
         drop(table);
         let returned = self.fork.as_mut().and_then(|fork| fork.returned.take());
@@ -201,10 +221,10 @@ impl Machine {
     /// Records the end of the copied events, and what follows from it. Does nothing if it is recorded.
     pub(crate) fn fork(&mut self, events: &mut Vec<Event>) -> Result<(), Stuck> {
         let Some(fork) = self.fork.take() else { return Ok(()) };
-        let UnmetFork { origin, next_op, returned, .. } = *fork;
+        let UnmetFork { origin, next_op, runs, returned, .. } = *fork;
         let mut table = self.state.table.lock();
         table.set_event_number(events.len());
-        table.forget_copied_messages();
+        table.forget_copied_messages(&runs);
         let (renews, own): (Vec<_>, Vec<_>) =
             table.renewed_waits().into_iter().partition(|wait| wait.op < next_op);
         let restarts = table.runs_of_copies(next_op);
@@ -315,14 +335,11 @@ impl OperationTable {
         pending_outbox.messages.retain(is_left);
     }
 
-    /// Removes what the last copied poll would send: the other run has sent it. Messages to runs that the fork is about
-    /// to start stay.
-    fn forget_copied_messages(&mut self) {
+    /// Removes what the last copied poll would send to runs that the other run has started, and its replies. A replay does
+    /// the same: it makes that poll again if the first turn of the fork was committed in part.
+    fn forget_copied_messages(&mut self, runs: &BTreeSet<RunId>) {
         let Some(pending_outbox) = &mut self.pending_outbox else { return };
-        let own: BTreeSet<_> = pending_outbox.children.iter().map(|child| child.started.run).collect();
-        let is_own =
-            |(run, body): &(_, MessageBody)| own.contains(run) && !matches!(body, MessageBody::Hook { .. });
-        pending_outbox.messages.retain(is_own);
+        pending_outbox.messages.retain(|(run, _)| !runs.contains(run));
         pending_outbox.settled_messages = 0;
         pending_outbox.replies.clear();
     }

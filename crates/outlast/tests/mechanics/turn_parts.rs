@@ -270,6 +270,19 @@ async fn undo_far(cx: StepContext<StepState>, undo: Undo<String, String>) -> Res
     Ok(())
 }
 
+const QUEUES: &[&str] = &["default", "far"];
+
+/// The last run that was started for the first operation.
+async fn queued_step(engine: &TestEngine, run: RunId) -> RunId {
+    let turns = engine.turns(run).await;
+    let started = turns.iter().flat_map(|turn| &turn.events).filter_map(|event| match event {
+        Event::StepStarted { queued: Some(queued), .. } => Some(queued.run),
+        Event::RunForked(forked) => Some(forked.restarts[0].run),
+        _ => None,
+    });
+    started.last().unwrap()
+}
+
 fn far_builder(engine: &TestEngine, queues: &[&str]) -> WorkerBuilder<StepState> {
     let code = (queues_all, queues_and_cancels, queues_and_fails, far, undo_far, work);
     engine.builder().part_events(PART).queues(queues.iter().copied()).register(code)
@@ -300,7 +313,7 @@ async fn queued_steps_of_a_fork_are_started_with_the_first_part(engine: TestEngi
     engine.wait_for_status(run.id(), Status::Waiting).await;
     // The first step is open there, and the fork requests the others in its first turn.
     let at = event(&engine, run.id(), "step_started", 1).await;
-    let (_worker, copy) = lose_rest_of_turn(&engine, worker, fork(run.fork().at(at))).await;
+    let (_worker, copy) = lose_rest_of_turn(&engine, worker, QUEUES, fork(run.fork().at(at))).await;
     engine.advance("1m").await;
     for number in 0..7 {
         assert_eq!(engine.steps.count(&format!("far {number}")), 2, "step {number} of both runs");
@@ -327,7 +340,17 @@ async fn a_cancelled_queued_step_of_a_fork_is_cancelled_with_the_first_part(engi
     engine.wait_for_history(run.id(), |history| history.contains("timer_started")).await;
     engine.wait_for_status(run.id(), Status::Waiting).await;
     let at = event(&engine, run.id(), "operation_cancelled", 0).await + 1;
-    let (_worker, copy) = lose_rest_of_turn(&engine, worker, fork(run.fork().at(at))).await;
+    let forking = fork(run.fork().at(at));
+    let (_worker, copy) = lose_rest_of_turn(&engine, worker, &["default"], forking).await;
+    engine.wait_for_status(copy.id(), Status::Waiting).await;
+    for run in [run.id(), copy.id()] {
+        assert_eq!(
+            engine.view(queued_step(&engine, run).await).await.sent,
+            1,
+            "only its parent has cancelled it"
+        );
+    }
+    let _far = far_builder(&engine, QUEUES).start().await.unwrap();
     engine.advance("2h").await;
     copy.output().await.unwrap();
     run.output().await.unwrap();
@@ -362,7 +385,7 @@ async fn queued_steps_of_a_retry_are_started_with_the_first_part(engine: TestEng
     engine.steps.log("fixed bad");
     // The outcome of the slow step is recorded again, and the timers are requested in the same turn.
     let retry = async { engine.client.retry(run.id()).await.unwrap() };
-    let (_worker, _) = lose_rest_of_turn(&engine, worker, retry).await;
+    let (_worker, _) = lose_rest_of_turn(&engine, worker, QUEUES, retry).await;
     engine.advance("2h").await;
     assert_eq!(engine.steps.count("far one"), 1, "nobody served its queue before the retry");
     run.output().await.unwrap();
