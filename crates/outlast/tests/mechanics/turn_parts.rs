@@ -288,17 +288,18 @@ fn far_builder(engine: &TestEngine, queues: &[&str]) -> WorkerBuilder<StepState>
     engine.builder().part_events(PART).queues(queues.iter().copied()).register(code)
 }
 
-/// Crashes the worker before it commits the part behind the next first part, and starts one that serves all queues.
+/// Crashes the worker before it commits the part behind the next first part, and starts another one.
 async fn lose_rest_of_turn<T>(
     engine: &TestEngine,
     worker: Worker,
+    queues: &[&str],
     act: impl Future<Output = T>,
 ) -> (Worker, T) {
     let gate = engine.faults.hold_part(0);
     let done = act.await;
     gate.wait_for_call().await;
     engine.crash(worker);
-    (far_builder(engine, &["default", "far"]).start().await.unwrap(), done)
+    (far_builder(engine, queues).start().await.unwrap(), done)
 }
 
 #[workflow]
