@@ -40,6 +40,7 @@
 //! | an ask has one end, also when it is repeated, and it is that of the history | `asks.rs` |
 //! | a retry attempts the open steps that its dry run listed, and no completed one; payloads are delivered after it | `retries.rs`, `hooks.rs` |
 //! | a fork has the events of the other run, the outcomes that it was given, children of its own, and repeats no copied step that had ended | `forks.rs` |
+//! | a run ends only its own children and queued steps | `outboxes.rs` |
 //! | a restart has the input of the other run, or the one that it was given | `forks.rs` |
 //! | the counts match the runs | `check.rs` |
 //!
@@ -90,6 +91,7 @@ mod hooks;
 mod node;
 mod observer;
 mod orchestration;
+mod outboxes;
 mod program;
 mod real_time;
 mod retries;
@@ -124,8 +126,9 @@ use self::values::clear_hooks;
 use self::workers::{Build, Phase, WorkerSlot};
 use self::world::SimulatedWorld;
 
-/// How long runs may take to end after the faults have ended.
-const SETTLE_TIME_MAX: Duration = Duration::from_secs(1_200);
+/// How long runs may take to end after the faults have ended. Runs that begin again when they fail start children that do
+/// the same.
+const SETTLE_TIME_MAX: Duration = Duration::from_secs(3_600);
 
 /// The result of a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -322,8 +325,8 @@ async fn chaos(env: &Arc<Environment>) {
 /// Unblocks runs until all have ended.
 async fn calm(env: &Arc<Environment>, acknowledged: &Mutex<Acknowledged>) {
     let (node, began) = (env.node("h"), env.clock.elapsed());
-    // Wait for delayed calls, and for the last actions of clients.
-    sleep(Duration::from_secs(25)).await;
+    // Wait for delayed calls, for the last actions of clients, and for workers that have missed a change signal.
+    sleep(Duration::from_secs(35)).await;
     // Two rounds without open runs: a run that has just ended may have started others.
     let mut quiet = 0;
     while quiet < 2 && env.clock.elapsed() - began < SETTLE_TIME_MAX {

@@ -180,11 +180,12 @@ impl Compensations {
     }
 
     /// Forgets what a fork has copied: operations below `next_op`. The other run undoes its steps itself. A step that is
-    /// open is attempted by the fork, so its compensation stays.
+    /// open is attempted by the fork, so its compensation stays, also if it was kept: the workflow may have kept it before
+    /// or behind this event.
     fn keep_own(&mut self, next_op: OpNumber) {
         self.entries.retain(|op, entry| {
             let undoes_open = entry.undone.as_ref().is_some_and(|undone| !undone.is_ended);
-            *op >= next_op || undoes_open && entry.is_unsettled()
+            *op >= next_op || undoes_open && (entry.is_unsettled() || entry.state == CompensationState::Kept)
         });
         for undone in self.entries.values_mut().filter_map(|entry| entry.undone.as_mut()) {
             // Nobody has attempted it for the fork.

@@ -29,6 +29,7 @@ use crate::error::WorldError;
 use crate::event::{Event, OpNumber, RunStarted, TurnRecord};
 use crate::format::format_of_events;
 use crate::id::RunId;
+use crate::limits::FORK_OUTPUTS_MAX;
 use crate::message::NewMessage;
 use crate::payload::Payload;
 use crate::refusal::check_start;
@@ -127,6 +128,12 @@ impl Fork {
         }
         if self.messages.iter().any(|message| message.run != id) {
             return invalid("has a message to another run");
+        }
+        if self.messages.len() > FORK_OUTPUTS_MAX {
+            return invalid(&format!(
+                "has {} messages, the limit is {FORK_OUTPUTS_MAX}",
+                self.messages.len()
+            ));
         }
         let events = self.rewritten.iter().map(|turn| format_of_events(&turn.events));
         let format = events.chain([self.start.format()]).max();

@@ -275,7 +275,9 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// Repeating it with the same run id returns the first result, also if the other run was deleted since.
     ///
     /// Refuses with `NotFound` when the other run does not exist; `Conflict` when it does not have the turns any more
-    /// that are to be copied; as [`start`](Self::start) an invalid start, and as [`send`](Self::send) an invalid message.
+    /// that are to be copied; `Invalid` when the fork contradicts itself or has too many messages; and as
+    /// [`start`](Self::start) an invalid start. A refused fork has changed nothing. Its messages are not refused: it has
+    /// few, and keeps no payloads.
     async fn fork(&self, fork: Fork) -> Result<Started, WorldError>;
 
     /// Who keeps a turn of the run from being written now, and since when, for a person. `None` when nobody does, or

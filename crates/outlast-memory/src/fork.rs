@@ -33,12 +33,13 @@ impl State {
         let run = self.runs.get_mut(&id).ok_or_else(|| no_run(id))?;
         (run.history, run.seq, run.turn, run.turn_at) = (turns, next_event, turn, turn_at);
         (run.columns, run.format) = (columns, format);
+        for message in fork.messages {
+            run.format = run.format.max(message.body.format());
+            run.accept(message.id, message.body, message.headers, now);
+        }
         let begin = run.wake_at.unwrap_or(now);
         self.set_ready_at(id, Some(begin), now, notifications);
         notifications.wakes_workers = true;
-        for message in fork.messages {
-            self.send(message, now, notifications)?;
-        }
         Ok(started)
     }
 }

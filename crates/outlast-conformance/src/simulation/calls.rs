@@ -175,6 +175,7 @@ impl Environment {
             violation.into_iter().for_each(|violation| self.report_violation(violation));
             if answer.is_ok() {
                 self.check_tokens_of_turn(turn);
+                self.check_outbox(turn).await;
             }
         }
         self.look_up_tokens().await;

@@ -142,7 +142,7 @@ pub(super) async fn check(env: &Arc<Environment>, acknowledged: &Mutex<Acknowled
         check_history(final_run, &mut violations);
         check_steps(env, final_run, &final_runs, &mut violations);
         check_timers(final_run, &mut violations);
-        check_cancel(env, final_run, &mut violations);
+        check_cancel(env, final_run, &final_runs, &mut violations);
         if !env.is_real_time {
             check_observed(env, final_run, &mut violations);
             check_hooks(env, final_run, &final_runs, &mut violations, &mut coverage);
@@ -329,7 +329,12 @@ fn check_steps(
 
 /// From rules 2 on, a cancel records the operations that it ends. They have no later outcome, and steps that the cancel
 /// does not list as maybe attempted were not attempted.
-fn check_cancel(env: &Environment, final_run: &FinalRun, violations: &mut Vec<String>) {
+fn check_cancel(
+    env: &Environment,
+    final_run: &FinalRun,
+    final_runs: &FinalRuns,
+    violations: &mut Vec<String>,
+) {
     let run = final_run.view.id;
     if final_run.rules() < 2 {
         return;
@@ -369,6 +374,10 @@ fn check_cancel(env: &Environment, final_run: &FinalRun, violations: &mut Vec<St
         return;
     }
     let requested_by = final_run.view.parent.filter(|_| final_run.view.is_queued_step());
+    // A retry of the run that requested the step has started it again: the log does not tell the attempts apart.
+    if requested_by.and_then(|by| final_runs.get(&by.run)).is_some_and(FinalRun::is_retried) {
+        return;
+    }
     let attempt_log = env.attempt_log.lock();
     for op in ends.iter().filter(|op| steps.contains(op) && !maybe_attempted.contains(op)) {
         let known = failed.get(op).copied().unwrap_or_default();

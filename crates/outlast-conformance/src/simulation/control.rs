@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use outlast::TokenDelivery;
 use outlast_core::queue::{BUILT_IN_PREFIX, STEP_PREFIX};
-use outlast_core::{Event, Fork, MessageId, OpNumber, Payload, RetryPlan, RunId};
+use outlast_core::{Event, Fork, MessageId, OpNumber, Payload, RetryPlan, RunId, TurnRecord};
 use serde_json::{Value, json};
 
 use super::asks::{Ask, AskOutcome};
 use super::client::SimulatedClient;
 use super::clock::sleep;
 use super::coverage::Situation;
-use super::effective::effective;
+use super::effective::{Counting, effective};
 use super::environment::short_run;
 use super::exchange::{TOKENS, token_name};
 use super::generate::any_program;
@@ -155,8 +155,12 @@ impl SimulatedClient {
             let last = observed.turns.last().and_then(|turn| turn.events.last());
             matches!(last, Some(Event::RunFailed { .. } | Event::RunCancelled { .. }))
         };
+        let records_again = |observed: &ObservedRun| {
+            is_retryable(observed) && !ended_while_others_were_open(&observed.turns).is_empty()
+        };
         let run = match self.rng.u32(0..10) {
             0 => self.any_run(),
+            1..=5 => self.run_with(records_again).or_else(|| self.run_with(is_retryable)),
             _ => self.run_with(is_retryable),
         };
         let Some(run) = run else { return };
@@ -164,7 +168,7 @@ impl SimulatedClient {
         let message = MessageId::from_bits(self.bits());
         let mut call = client.retry(run).id(message).reason("by the simulation");
         if self.rng.u32(0..3) == 0 {
-            call = call.from(OpNumber(self.rng.u64(0..6)));
+            call = call.from(self.any_reopened(run));
         }
         if self.rng.u32(0..3) == 0 {
             call = call.force();
@@ -193,6 +197,35 @@ impl SimulatedClient {
                 short_run(run),
                 answer.map_err(|error| error.message().to_owned())
             ));
+        }
+    }
+
+    /// An operation to reopen; often one behind whose outcome other operations ended that were open before.
+    fn any_reopened(&mut self, run: RunId) -> OpNumber {
+        let observer = self.env.observer.lock();
+        let turns = observer.runs.get(&run).map_or(&[][..], |observed| &observed.turns);
+        let ended = ended_while_others_were_open(turns);
+        let chosen = self.rng.choice(ended).filter(|_| self.rng.u32(0..4) > 0);
+        chosen.unwrap_or_else(|| OpNumber(self.rng.u64(0..6)))
+    }
+
+    /// An event at which a run may be forked; often one next to the place where the run gave up an operation.
+    fn any_cut(&mut self, run: RunId) -> u64 {
+        let observer = self.env.observer.lock();
+        let Some(observed) = observer.runs.get(&run) else { return 1 };
+        let events = observed.seq().max(1);
+        let numbered = observed.turns.iter().flat_map(|turn| (turn.seq..).zip(&turn.events));
+        let gives_up = |event: &Event| {
+            matches!(
+                event,
+                Event::ChildDropped { .. } | Event::StepDropped { .. } | Event::OperationCancelled { .. }
+            )
+        };
+        let given_up: Vec<_> = numbered.filter(|(_, event)| gives_up(event)).map(|(at, _)| at).collect();
+        let chosen = self.rng.choice(given_up).filter(|_| self.rng.bool());
+        match chosen {
+            Some(at) => (at + self.rng.u64(0..3)).clamp(1, events),
+            None => self.rng.u64(1..=events),
         }
     }
 
@@ -226,8 +259,7 @@ impl SimulatedClient {
         let (client, fork) = (self.client.clone(), RunId::from_bits(self.bits()));
         let mut call = client.fork::<String>(run).id(fork);
         if self.rng.u32(0..5) < 3 {
-            let events = self.env.observer.lock().runs.get(&run).map_or(0, ObservedRun::seq);
-            let at = self.rng.u64(1..=events.max(1));
+            let at = self.any_cut(run);
             self.env.controlled.lock().forked_at.insert(fork, at);
             call = call.at(at);
         } else {
@@ -274,6 +306,29 @@ impl SimulatedClient {
         self.env.attempt_log.lock().returned.entry((fork, op)).or_default().insert(number);
         Some((op, output))
     }
+}
+
+/// The operations behind whose outcomes other steps ended, or payloads arrived, that a retry from there records again.
+fn ended_while_others_were_open(turns: &[TurnRecord]) -> Vec<OpNumber> {
+    let effective = effective(turns);
+    let (mut begun, mut ended) = (BTreeSet::new(), Vec::new());
+    for (place, counting) in effective.iter().enumerate() {
+        let Some(op) = counting.event.op() else { continue };
+        if counting.event.is_decision() {
+            begun.insert(op);
+            continue;
+        }
+        let is_recorded_again = |later: &Counting<'_>| match later.event {
+            Event::StepCompleted { op: other, .. } | Event::StepFailed { op: other, .. } => {
+                *other != op && begun.contains(other)
+            }
+            _ => false,
+        };
+        if effective[place + 1..].iter().any(is_recorded_again) {
+            ended.push(op);
+        }
+    }
+    ended
 }
 
 /// Whether a run is one of the simulation's workflows.

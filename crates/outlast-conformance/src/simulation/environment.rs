@@ -147,7 +147,10 @@ impl Environment {
             return Some(CallPlan::NO_FAULT);
         }
         let plan = self.random(|rng| self.profile.plan(call, rng));
-        if matches!(call, Call::Beat | Call::Takeover | Call::Join | Call::Leave) && plan.may_cost_session() {
+        let is_of_session = matches!(call, Call::Beat | Call::Takeover | Call::Join | Call::Leave);
+        // A join that arrives again after its session has left begins it once more, and nobody ends that one.
+        let joins_again = call == Call::Join && plan.duplicate.is_some();
+        if is_of_session && plan.may_cost_session() || joins_again {
             node.allow_session_loss();
         }
         Some(plan)

@@ -278,11 +278,20 @@ impl HookModel {
         let address = Address::of(name, arrived.token.as_ref());
         self.expect(&address, &arrived, &decision, coverage)?;
         match decision {
+            // The run has closed the token since the payload was accepted.
+            HookDecision::NoneOpen if !self.may_keep(&address) => {}
             HookDecision::NoneOpen => self.kept.entry(address).or_default().push(arrived),
             HookDecision::TakenBy(op) => self.take(op, arrived, coverage),
             HookDecision::Rejected => coverage.record(Situation::RejectedOnArrival),
         }
         Ok(())
+    }
+
+    fn may_keep(&self, address: &Address) -> bool {
+        match address {
+            Address::Token(token) => self.held.contains_key(token),
+            Address::Name(_) => true,
+        }
     }
 
     /// Compares the decision about a payload with the open hooks.

@@ -138,7 +138,8 @@ fn is_queued_step(final_run: &FinalRun, wanted: OpNumber) -> bool {
     final_run.turns.iter().flat_map(|turn| &turn.events).any(is_queued)
 }
 
-/// A step that runs again, and has completed without having been attempted again.
+/// A step that runs again, and has completed with a recorded output without having been attempted again. An outcome that
+/// the run had not read when it was retried counts: it is in its inbox.
 fn outcome_of_nothing(
     final_run: &FinalRun,
     since: u64,
@@ -154,9 +155,11 @@ fn outcome_of_nothing(
             _ => false,
         })
     };
-    final_run.turns.iter().flat_map(|turn| (turn.seq..).zip(&turn.events)).find_map(|(number, event)| {
+    let numbered = || final_run.turns.iter().flat_map(|turn| (turn.seq..).zip(&turn.events));
+    let was_recorded = |wanted: &Event| numbered().any(|(number, event)| number < since && event == wanted);
+    numbered().find_map(|(number, event)| {
         let Event::StepCompleted { op, .. } = event else { return None };
-        if number < since || !retry.again.open.contains(op) || is_built_in(*op) {
+        if number < since || !retry.again.open.contains(op) || is_built_in(*op) || !was_recorded(event) {
             return None;
         }
         let mut attempts =

@@ -126,6 +126,7 @@ macro_rules! suite {
                 forks_are_counted_and_found_by_their_tag,
                 forking_again_with_the_same_id_changes_nothing,
                 a_fork_copies_only_the_turns_in_its_ranges,
+                a_fork_has_limited_messages,
                 a_fork_outlives_the_other_run,
                 a_fork_without_its_turns_is_refused,
                 an_older_worker_gets_no_forks,

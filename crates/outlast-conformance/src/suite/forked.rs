@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use outlast_core::limits::FORK_OUTPUTS_MAX;
 use outlast_core::{
     Event, FORKED_FROM, Fork, ForkOrigin, ForkPlan, ForkPoint, Join, OpNumber, Outcome, RunId, RunQuery,
     Start, Status, Tags, TurnRecord,
@@ -123,6 +124,21 @@ pub async fn a_fork_copies_only_the_turns_in_its_ranges(case: Case) {
     let copy = turns(&case, fork.start.run).await;
     assert_eq!(copy.iter().map(|turn| turn.seq).collect::<Vec<_>>(), [0, 2, 4]);
     assert_eq!(case.world.event_count(fork.start.run).await, Ok(6));
+}
+
+/// A fork with too many messages is refused, and leaves nothing behind.
+pub async fn a_fork_has_limited_messages(case: Case) {
+    let worker = case.join("wf").await;
+    let of = worked(&case, &worker).await;
+    let mut fork = new_fork(&case, of, 4).await;
+    let run = fork.start.run;
+    fork.messages = (0..=FORK_OUTPUTS_MAX).map(|_| case.new_message(run, "x")).collect();
+    assert_refused!(case.world.fork(fork.clone()).await, Invalid);
+    assert_refused!(case.world.run(run).await, NotFound);
+    worker.claim_nothing().await;
+    fork.messages.pop();
+    case.world.fork(fork).await.expect("a run is forked");
+    assert_eq!(case.view(run).await.sent, FORK_OUTPUTS_MAX as u64);
 }
 
 /// The two runs do not depend on each other.

@@ -183,10 +183,12 @@ impl Machine {
         self.state.table.lock().maybe_attempted.clone_from(ops);
     }
 
-    /// Marks the steps whose outcomes are delivered next, so that a cancel before them does not end them.
+    /// Marks the steps whose outcomes are delivered next, so that a cancel before them does not end them. Under rules 1 the
+    /// cancel of a run ends steps that are paused between attempts.
     pub(crate) fn expect_outcomes(&mut self, ops: &BTreeSet<OpNumber>) {
+        self.mark_attempting(ops);
         if self.rules() >= 2 {
-            self.set_attempting(ops);
+            self.end_pauses(ops);
         }
     }
 }

@@ -18,6 +18,7 @@ use super::operation_table::{Op, OpKind, OperationTable, Phase};
 impl OperationTable {
     /// Cancels an operation, unless it has ended or was cancelled before.
     pub(super) fn cancel_operation(&mut self, op: OpNumber) {
+        self.request_if_copied(op);
         let Some(slot) = self.ops.get_mut(op).filter(|slot| !slot.is_cancelled) else { return };
         match slot.phase {
             Phase::Created => {

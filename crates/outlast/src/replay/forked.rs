@@ -27,6 +27,8 @@ pub(super) struct PendingFork {
     deliveries_left: usize,
     /// The ends of copied events, those that are themselves copied (the other run is a fork) and this one.
     ends: Vec<CopiedEnd>,
+    /// The runs that copied operations have started: those of the other run.
+    runs: BTreeSet<RunId>,
     /// The result of the workflow, if it returned after the last of them.
     returned: Option<Result<Payload, Error>>,
 }
@@ -52,7 +54,9 @@ impl PendingFork {
             .map(|(_, event)| event);
         let (mut next_op, mut deliveries) = (history.begin.next_op, 0);
         let (mut ends, mut decisions) = (Vec::new(), Vec::new());
+        let mut runs: BTreeSet<_> = history.begin.children.iter().map(|child| child.run).collect();
         for event in copied {
+            runs.extend(runs_of(event));
             if matches!(event, Event::RunForked(_)) {
                 ends.push((deliveries, decisions.clone(), next_op));
             }
@@ -71,7 +75,7 @@ impl PendingFork {
         };
         let ends = ends.into_iter().map(end).collect();
         let (origin, returned) = (origin.clone(), None);
-        Some(Box::new(Self { origin, next_op, deliveries_left: deliveries, ends, returned }))
+        Some(Box::new(Self { origin, next_op, deliveries_left: deliveries, ends, runs, returned }))
     }
 }
 
@@ -80,6 +84,47 @@ impl PendingFork {
     fn end(&self) -> Option<&CopiedEnd> {
         self.ends.iter().find(|end| end.deliveries_left == self.deliveries_left)
     }
+}
+
+/// The operations that a fork has copied, as far as its last copied poll must know.
+pub(super) struct CopiedOperations {
+    /// Those with lower numbers are copied.
+    pub(super) next_op: OpNumber,
+    /// Those that the run that was forked has requested in this poll.
+    requested: BTreeSet<OpNumber>,
+}
+
+impl CopiedEnd {
+    fn copied_operations(&self) -> Box<CopiedOperations> {
+        let requests = self.decisions.iter().filter(|decision| is_request(decision));
+        let requested = requests.filter_map(Event::op).collect();
+        Box::new(CopiedOperations { next_op: self.next_op, requested })
+    }
+}
+
+/// Whether an event requests an operation that can be dropped or cancelled.
+fn is_request(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::StepStarted { .. }
+            | Event::TimerStarted { .. }
+            | Event::HookOpened { .. }
+            | Event::TokenRequested(_)
+            | Event::ChildStarted(_)
+    )
+}
+
+/// The runs that an event starts.
+fn runs_of(event: &Event) -> Vec<RunId> {
+    let restarts = match event {
+        Event::ChildStarted(child) => return vec![child.run],
+        Event::StepStarted { queued: Some(queued), .. }
+        | Event::CompensationStarted { queued: Some(queued), .. } => return vec![queued.run],
+        Event::RunRetried(retried) => &retried.restarts,
+        Event::RunForked(forked) => &forked.restarts,
+        _ => return Vec::new(),
+    };
+    restarts.iter().map(|restarted| restarted.run).collect()
 }
 
 /// Whether an event has no place among the deliveries and decisions.
@@ -109,7 +154,7 @@ impl Machine {
 
     fn note_fork_progress(&self) {
         if let Some(fork) = &self.fork {
-            self.state.table.lock().at_fork = fork.end().map(|end| end.next_op);
+            self.state.table.lock().at_fork = fork.end().map(CopiedEnd::copied_operations);
         }
     }
 
@@ -149,6 +194,9 @@ impl Machine {
     ) -> Result<(), Stuck> {
         let mut table = self.state.table.lock();
         let number = table.place.event;
+        if let Some(fork) = &self.fork {
+            table.forget_copied_messages(&fork.runs);
+        }
         table.fork(forked);
         drop(table);
         let returned = self.fork.as_mut().and_then(|fork| fork.returned.take());
@@ -173,10 +221,10 @@ impl Machine {
     /// Records the end of the copied events, and what follows from it. Does nothing if it is recorded.
     pub(crate) fn fork(&mut self, events: &mut Vec<Event>) -> Result<(), Stuck> {
         let Some(fork) = self.fork.take() else { return Ok(()) };
-        let PendingFork { origin, next_op, returned, .. } = *fork;
+        let PendingFork { origin, next_op, runs, returned, .. } = *fork;
         let mut table = self.state.table.lock();
         table.set_event_number(events.len());
-        table.forget_copied_messages();
+        table.forget_copied_messages(&runs);
         let (renews, own): (Vec<_>, Vec<_>) =
             table.renewed_waits().into_iter().partition(|wait| wait.op < next_op);
         let restarts = table.runs_of_copies(next_op);
@@ -189,7 +237,7 @@ impl Machine {
         }
         let is_started = |op: &OpNumber| !origin.outputs.contains(&op.0);
         let ops = forked.restarts.iter().map(|restarted| restarted.op).filter(is_started);
-        ops.for_each(|op| table.start_copy(op));
+        table.start_runs_again(&ops.collect::<Vec<_>>());
         let restarts: Vec<_> = forked.restarts.iter().map(|restarted| restarted.run).collect();
         drop(table);
         events.push(Event::RunForked(Box::new(forked)));
@@ -222,8 +270,8 @@ impl OperationTable {
     }
 
     /// Takes the recorded values and patches of the poll in which the workflow returned, before its result is known to
-    /// count: a fork withholds it. So are drops, if the fork has copied one of this poll: whether they are recorded depends
-    /// on the result. The others stay.
+    /// count: a fork withholds it. So are copied requests, and drops, if the fork has copied one of this poll: whether they
+    /// are recorded depends on the result. The others stay.
     pub(super) fn take_withheld_decisions(&mut self, requested: &mut Vec<Event>, copied: &[Event]) {
         let is_copied = |dropped: &Event| copied.contains(dropped) && !requested.contains(dropped);
         let has_drops = self.decisions.iter().any(|decision| match decision {
@@ -239,8 +287,29 @@ impl OperationTable {
                     }
                     requested.push(event);
                 }
+                Decision::Created(op) if self.is_request_copied(op) => requested.extend(self.request(op)),
                 left => self.decisions.push(left),
             }
+        }
+    }
+
+    fn is_request_copied(&self, op: OpNumber) -> bool {
+        self.at_fork.as_ref().is_some_and(|fork| fork.requested.contains(&op))
+    }
+
+    /// Requests an operation that the workflow drops or cancels in the poll in which it has created it, if that request is
+    /// copied. Behind the cut the poll may go another way than in the run that was forked, because what was recorded
+    /// there is decided anew.
+    pub(super) fn request_if_copied(&mut self, op: OpNumber) {
+        if !self.is_request_copied(op) {
+            return;
+        }
+        let is_created =
+            |decision: &Decision| matches!(decision, Decision::Created(created) if *created == op);
+        let Some(place) = self.decisions.iter().position(is_created) else { return };
+        match self.request(op) {
+            Some(event) => self.decisions[place] = Decision::Recorded(event),
+            None => drop(self.decisions.remove(place)),
         }
     }
 
@@ -256,32 +325,21 @@ impl OperationTable {
         })
     }
 
-    /// Starts the run of a copied operation. If the workflow had cancelled the operation, the run learns it.
-    fn start_copy(&mut self, op: OpNumber) {
-        self.start_again(op);
-        let run = self.children.get(&op).map(|child| child.run);
-        let is_cancelled = self.ops.get(op).is_some_and(|slot| slot.is_cancelled);
-        if let Some(run) = run.filter(|_| is_cancelled) {
-            self.cancel_child(run, "its parent has cancelled it".into());
-        }
-    }
-
     /// Removes runs that would be started with the turn, and what would be sent to them: the run has ended in it.
     fn withdraw_runs(&mut self, runs: &[RunId]) {
         let Some(pending_outbox) = &mut self.pending_outbox else { return };
         pending_outbox.children.retain(|child| !runs.contains(&child.started.run));
-        pending_outbox.messages.retain(|(run, _)| !runs.contains(run));
-        pending_outbox.settled_messages = pending_outbox.settled_messages.min(pending_outbox.messages.len());
+        let is_left = |(run, _): &(RunId, MessageBody)| !runs.contains(run);
+        let settled = pending_outbox.messages[..pending_outbox.settled_messages].iter();
+        pending_outbox.settled_messages = settled.filter(|message| is_left(message)).count();
+        pending_outbox.messages.retain(is_left);
     }
 
-    /// Removes what the last copied poll would send: the other run has sent it. Messages to runs that the fork is about
-    /// to start stay.
-    fn forget_copied_messages(&mut self) {
+    /// Removes what the last copied poll would send to runs that the other run has started, and its replies. A replay does
+    /// the same: it makes that poll again if the first turn of the fork was committed in part.
+    fn forget_copied_messages(&mut self, runs: &BTreeSet<RunId>) {
         let Some(pending_outbox) = &mut self.pending_outbox else { return };
-        let own: BTreeSet<_> = pending_outbox.children.iter().map(|child| child.started.run).collect();
-        let is_own =
-            |(run, body): &(_, MessageBody)| own.contains(run) && !matches!(body, MessageBody::Hook { .. });
-        pending_outbox.messages.retain(is_own);
+        pending_outbox.messages.retain(|(run, _)| !runs.contains(run));
         pending_outbox.settled_messages = 0;
         pending_outbox.replies.clear();
     }

@@ -288,6 +288,10 @@ impl OperationTable {
         };
         match taker {
             Some(op) => self.complete_hook(op, arrived),
+            // The run has closed the token since the world accepted the payload.
+            None if matches!(key, HookKey::Token(token) if !self.holds_token(token)) => {
+                self.leave_unanswered(&arrived.arrival);
+            }
             // From rules 2 on the world refuses the send instead, and the run does not fail.
             None if self.rules < 2 && self.hooks.kept_count >= HOOK_BUFFER_MAX => {
                 return ReceiveResult::Overflow;
@@ -330,8 +334,13 @@ impl OperationTable {
     pub(super) fn discard_payloads_of(&mut self, token: &Arc<str>) {
         let discarded = self.hooks.kept.remove(&HookKey::Token(token.clone())).unwrap_or_default();
         self.hooks.kept_count -= discarded.len();
-        for kept in discarded.iter().filter(|kept| kept.arrival.to.wants_reply) {
-            self.put_reply(kept.arrival.message, Reply::NotAnswered);
+        discarded.iter().for_each(|kept| self.leave_unanswered(&kept.arrival));
+    }
+
+    /// Tells the sender of a discarded payload that nobody answers, if it waits for a reply.
+    fn leave_unanswered(&mut self, arrival: &Arrival) {
+        if arrival.to.wants_reply {
+            self.put_reply(arrival.message, Reply::NotAnswered);
         }
     }
 

@@ -17,6 +17,7 @@ use outlast_core::{
 
 use super::cancel::{REFUSED, Refusals};
 use super::children::{ChildOp, Children, PendingOutbox, carried_child};
+use super::forked::CopiedOperations;
 use super::history_index::HistoryIndex;
 use super::hooks::{Arrival, ArrivedPayload, CanRead, Hooks};
 use super::iteration::Loops;
@@ -50,9 +51,8 @@ pub(super) struct OperationTable {
     pub(super) random: u64,
     /// The run whose id is the seed of the random numbers: this one, or the one that was forked.
     pub(super) seed: RunId,
-    /// The number of the first operation that is not copied, once all copied deliveries of a fork are replayed and until
-    /// their end is met.
-    pub(super) at_fork: Option<OpNumber>,
+    /// What a fork has copied, once all copied deliveries are replayed and until their end is met.
+    pub(super) at_fork: Option<Box<CopiedOperations>>,
     /// The number of the next operation when the cancel was delivered.
     pub(super) cancelled_at: Option<u64>,
     /// The refusals since the run was cancelled; from rules 2 on.
@@ -458,6 +458,7 @@ impl OperationTable {
 
     /// Removes an operation whose handle the workflow has dropped.
     pub(super) fn drop_operation(&mut self, op: OpNumber) -> Option<Op> {
+        self.request_if_copied(op);
         if self.keep_dropped_step(op) {
             return None;
         }

@@ -101,9 +101,28 @@ impl OperationTable {
         self.pending_outbox().children.push(pending);
     }
 
+    /// Starts the runs of open operations again. If the workflow has cancelled an operation, its new run learns it. These
+    /// messages are settled: a replay of the event that starts the runs does not send them again.
+    pub(super) fn start_runs_again(&mut self, ops: &[OpNumber]) {
+        if ops.is_empty() {
+            return;
+        }
+        let pending_outbox = self.pending_outbox();
+        let later = pending_outbox.messages.split_off(pending_outbox.settled_messages);
+        for op in ops {
+            self.start_again(*op);
+            let run = self.children.get(op).map(|child| child.run).filter(|_| self.is_cancelled(*op));
+            if let Some(run) = run {
+                self.cancel_child(run, "its parent has cancelled it".into());
+            }
+        }
+        self.settle_messages();
+        self.pending_outbox().messages.extend(later);
+    }
+
     /// Starts the run of an open operation again, under the id that it has now: with the next commit, without its key,
     /// which may name the earlier run.
-    pub(super) fn start_again(&mut self, op: OpNumber) {
+    fn start_again(&mut self, op: OpNumber) {
         match self.ops.get(op).map(|slot| &slot.kind) {
             Some(OpKind::Step(step)) => {
                 let Some(queued) = step.queued.as_deref() else { return };

@@ -63,13 +63,13 @@ impl Machine {
             reason: reason.clone(),
             actor: retry.actor.clone(),
         };
-        let restarts = retried.restarts.clone();
+        let restarts: Vec<_> = retried.restarts.iter().map(|restarted| restarted.op).collect();
         drop(table);
         let event = Event::RunRetried(Box::new(retried));
         events.push(event.clone());
         self.apply(&event, events)?;
         let mut table = self.state.table.lock();
-        restarts.iter().for_each(|restarted| table.start_again(restarted.op));
+        table.start_runs_again(&restarts);
         tokens.iter().for_each(|op| table.take_again(OpNumber(*op)));
         drop(table);
         for delivery in retry.again.iter().flat_map(|(at, event)| deliveries(event, *at)) {

@@ -286,7 +286,8 @@ impl RunState {
         let table = self.table.lock();
         let ledger = table.compensations.as_ref().filter(|_| !table.is_closed)?;
         // What a fork has copied is undone by the other run.
-        let is_copied = |entry: &Compensation| table.at_fork.is_some_and(|next_op| entry.op < next_op);
+        let is_copied =
+            |entry: &Compensation| table.at_fork.as_ref().is_some_and(|fork| entry.op < fork.next_op);
         let next = ledger.of_saga(saga).rev().find(|entry| entry.is_due() && !is_copied(entry))?.clone();
         drop(table);
         let input = self.compensation_input(&next).map_err(|stuck| self.set_unreadable(*stuck)).ok();

@@ -145,15 +145,18 @@ impl Machine {
 
     /// Sets which steps are being attempted. A replayed machine does not know this from its history.
     pub(crate) fn set_attempting(&mut self, ops: &BTreeSet<OpNumber>) {
+        self.mark_attempting(ops);
+        // The end of a pause is not recorded: a step that is being attempted is no longer paused.
+        self.end_pauses(ops);
+    }
+
+    pub(super) fn mark_attempting(&mut self, ops: &BTreeSet<OpNumber>) {
         let mut table = self.state.table.lock();
         for op in ops {
             if let Some(Op { kind: OpKind::Step(step), .. }) = table.ops.get_mut(*op) {
                 step.attempting = true;
             }
         }
-        drop(table);
-        // The end of a pause is not recorded: a step that is being attempted is no longer paused.
-        self.end_pauses(ops);
     }
 
     /// Ends the pauses of steps between two attempts.

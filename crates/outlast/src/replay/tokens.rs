@@ -223,11 +223,7 @@ impl OperationTable {
     /// nobody has taken are discarded.
     pub(super) fn free_closed_token(&mut self, op: OpNumber) {
         let Some(held) = self.tokens.as_mut().and_then(|tokens| tokens.closing.remove(&op)) else { return };
-        let is_held_again = self
-            .tokens
-            .as_ref()
-            .is_some_and(|tokens| tokens.held.values().any(|other| other.token == held.token));
-        if !is_held_again {
+        if !self.holds_token(&held.token) {
             self.discard_payloads_of(&held.token);
         }
         if self.withdraw_request(op) {
@@ -238,6 +234,12 @@ impl OperationTable {
             let freed = FreedToken { hash: TokenHash::of(&held.token), op, kept_until };
             self.pending_outbox().tokens.freed.push(freed);
         }
+    }
+
+    /// Whether the run holds a token.
+    pub(super) fn holds_token(&self, token: &Arc<str>) -> bool {
+        let mut held = self.tokens.iter().flat_map(|tokens| tokens.held.values());
+        held.any(|held| held.token == *token)
     }
 
     /// Removes the request of a token that is closed in the turn in which it was requested. Returns whether there was one: the

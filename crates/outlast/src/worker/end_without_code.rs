@@ -90,7 +90,7 @@ pub(crate) async fn decide_end(
     });
     let (terminate, is_compensating) = requests.next().unzip();
     if is_compensating.unwrap_or(claimed.is_overdue && terminate.is_none())
-        && let Some(decision) = compensations_first(world, claimed, terminate.clone()).await?
+        && let Some(decision) = compensations_first(world, claimed, terminate.clone(), retry.as_ref()).await?
     {
         return Ok(decision);
     }
@@ -152,6 +152,7 @@ async fn compensations_first(
     world: &dyn World,
     claimed: &Claimed,
     terminate: Option<RequestedEnd>,
+    retry: Option<&FoundRetry>,
 ) -> Result<Option<EndDecision>, WorldError> {
     let history = match &claimed.history {
         ClaimedHistory::Whole(_) | ClaimedHistory::LeftOut => match replayed_history(world, claimed).await {
@@ -161,10 +162,19 @@ async fn compensations_first(
         },
         ClaimedHistory::Unreadable(_) => return Ok(Some(EndDecision::Continue)),
     };
-    let compensations = Compensations::of(&history);
+    // A retry that is not recorded yet: only what was registered before its cut point counts.
+    let retry = retry.filter(|_| has_ended(&history));
+    let compensations = match retry {
+        Some((_, request, _)) => Compensations::of(&request.split(history.clone()).replayed),
+        None => Compensations::of(&history),
+    };
+    if retry.is_some() && !compensations.has_unsettled() {
+        return Ok(None);
+    }
     let compensates_failed_try = || compensations.has_unsettled() && begins_again(&history);
     if claimed.columns.marks.is_compensating() || compensates_failed_try() || has_ended(&history) {
         // The request changes nothing, or is delivered: its compensations are running, or its retry is not recorded yet.
+        // The latter needs the code of its workflow.
         return Ok(Some(EndDecision::Continue));
     }
     let end = terminate.or_else(|| overdue(claimed)).filter(|_| compensations.has_unsettled());

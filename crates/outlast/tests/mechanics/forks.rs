@@ -1,8 +1,11 @@
 //! Forks: new runs with the events of others before a cut.
 
+use std::sync::Arc;
+
 use outlast::core::Event;
 use outlast::prelude::*;
-use outlast::{ErrorKind, ForkCall, OpNumber, RunHandle, RunId, Status, Timestamp};
+use outlast::{ErrorKind, ForkCall, MemoryWorld, OpNumber, RunHandle, RunId, Status, Timestamp, Undo, World};
+use outlast_testkit::TestClock;
 
 use super::test_engine::{StepCalls, StepState, TestEngine, on_every_world};
 
@@ -14,6 +17,7 @@ on_every_world! {
     a_fork_is_forked_between_its_own_requests,
     a_step_gets_another_output,
     several_operations_get_other_outputs,
+    an_outcome_that_was_given_counts_although_the_step_is_cancelled,
     a_hook_and_a_child_get_other_outputs,
     a_recorded_value_is_replaced_where_it_is,
     an_open_queued_step_is_a_new_run_unless_it_gets_an_output,
@@ -207,6 +211,56 @@ async fn several_operations_get_other_outputs(engine: TestEngine) {
     assert_eq!(fork.output().await.unwrap(), "a+b+d");
     let later = fork.fork().with_output(OpNumber(3), "x").with_output(OpNumber(0), "y").await.unwrap_err();
     assert!(later.to_string().contains("was requested after the outcome of operation 0"), "{later}");
+}
+
+async fn an_outcome_that_was_given_counts_although_the_step_is_cancelled(engine: TestEngine) {
+    #[step]
+    async fn undo(undo: Undo<String, String>) -> Result<(), StepError> {
+        drop(undo);
+        Ok(())
+    }
+    #[workflow]
+    async fn races(ctx: Context) -> Result<u32, Error> {
+        // The one that is slower is cancelled, and its end is awaited.
+        select! {
+            _ = ctx.step(work, "slow".to_owned()).undo(undo) => (),
+            _ = ctx.step(work, "fast".to_owned()) => (),
+        }
+        ctx.keep();
+        ctx.hook::<u32>("later").await
+    }
+    let _worker = engine.worker((races, work, undo)).await;
+    let run = engine.client.start(races, ()).await.unwrap();
+    engine.wait_for_history(run.id(), |history| history.contains("operation_cancelled")).await;
+    let copy = fork(run.fork().with_output(OpNumber(0), "given").with_output(OpNumber(2), "first")).await;
+    engine.wait_for_history(copy.id(), |history| history.contains("hook_opened")).await;
+    let history = engine.history(copy.id()).await;
+    assert!(history.contains("2 step_completed \"first\"\n0 operation_cancelled"), "{history}");
+    assert!(history.contains("0 step_completed \"given\""), "{history}");
+    engine.send(copy.id(), "later", 7).await;
+    assert_eq!(copy.output().await.unwrap(), 7);
+    engine.steps.open("slow");
+}
+
+#[tokio::test]
+async fn payloads_that_a_fork_is_given_are_not_refused() {
+    #[workflow]
+    async fn waits(ctx: Context) -> Result<u32, Error> {
+        let (one, other) = (ctx.hook::<u32>("one"), ctx.hook::<u32>("other"));
+        futures_util::future::try_join(one, other).await.map(|(one, other)| one + other)
+    }
+    let memory = MemoryWorld::new(Arc::new(TestClock::new()));
+    // No payload is accepted that no hook waits for, and a new run waits for nothing.
+    memory.limit_hook_payloads(0);
+    let world: Arc<dyn World> = Arc::new(memory);
+    let _worker = Worker::builder(world.clone()).register(waits).start().await.unwrap();
+    let client = Client::new(world);
+    let run = client.start(waits, ()).await.unwrap();
+    while client.run(run.id()).await.unwrap().status != Status::Waiting {
+        tokio::task::yield_now().await;
+    }
+    let copy = run.fork().with_output(OpNumber(0), &1).with_output(OpNumber(1), &2).await.unwrap();
+    assert_eq!(copy.output().await.unwrap(), 3);
 }
 
 #[workflow]

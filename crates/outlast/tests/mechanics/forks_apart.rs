@@ -27,6 +27,7 @@ on_every_world! {
     a_fork_that_compensates_awaits_its_own_children_after_a_crash,
     a_fork_that_compensates_at_once_does_not_await_runs_that_nobody_starts,
     a_cut_in_the_poll_in_which_the_workflow_returns_keeps_what_it_recorded,
+    a_poll_may_go_another_way_behind_the_cut,
     a_run_that_was_cancelled_before_its_first_turn_is_forked_at_its_start,
 }
 
@@ -174,6 +175,45 @@ async fn a_cut_in_the_poll_in_which_the_workflow_returns_keeps_what_it_recorded(
     }
     let other = fork(run.fork().with_output(OpNumber(0), &4)).await;
     assert_eq!(other.output().await.unwrap(), 20);
+}
+
+async fn a_poll_may_go_another_way_behind_the_cut(engine: TestEngine) {
+    #[workflow]
+    async fn branches(ctx: Context, (undoes, waits): (bool, bool)) -> Result<String, Error> {
+        let slow = ctx.step(work, "slow".to_owned());
+        let slow = if undoes { slow.undo(undo) } else { slow };
+        let other = async {
+            // A fork that has not copied the answer takes the old branch.
+            if ctx.patched("new") { ctx.step(work, "two".to_owned()).await } else { Ok("old".to_owned()) }
+        };
+        let first = select! {
+            slow = slow => slow,
+            other = other => other,
+        };
+        if waits {
+            ctx.hook::<u32>("end").await?;
+        }
+        ctx.keep();
+        first
+    }
+    let _worker = engine.worker((branches, work, undo)).await;
+    for (undoes, waits) in [(false, false), (false, true), (true, false), (true, true)] {
+        let run = engine.client.start(branches, (undoes, waits)).await.unwrap();
+        if waits {
+            engine.send(run.id(), "end", 1).await;
+        }
+        assert_eq!(run.output().await.unwrap(), "two");
+        let at = event(&engine, run.id(), "step_started", 0).await + 1;
+        let copy = fork(run.fork().at(at)).await;
+        if waits {
+            engine.send(copy.id(), "end", 1).await;
+        }
+        assert_eq!(copy.output().await.unwrap(), "old", "{undoes} {waits}");
+        let end = event(&engine, copy.id(), "run_completed", 0).await;
+        assert_eq!(fork(copy.fork().at(end)).await.output().await.unwrap(), "old");
+    }
+    assert_eq!(engine.steps.count("began slow"), 4, "only the runs that were forked attempt it");
+    engine.steps.open("slow");
 }
 
 async fn a_run_that_was_cancelled_before_its_first_turn_is_forked_at_its_start(engine: TestEngine) {

@@ -30,6 +30,7 @@ on_every_world! {
     runs_that_cannot_be_retried_say_why,
     a_step_that_is_attempted_at_most_once_needs_force,
     a_deadline_that_has_passed_must_be_replaced,
+    a_reopened_run_is_terminated_with_its_compensations_without_its_code,
     a_retry_is_idempotent_and_records_who_asked,
     a_bulk_call_retries_the_failed_runs,
     views_show_what_is_skipped,
@@ -599,6 +600,26 @@ async fn a_deadline_that_has_passed_must_be_replaced(engine: TestEngine) {
     let later = engine.clock.now().plus(std::time::Duration::from_secs(3600));
     assert_eq!(engine.client.retry(run.id()).deadline(later).await.unwrap(), Controlled::Requested);
     assert_eq!(run.output().await.unwrap(), "bad");
+}
+
+async fn a_reopened_run_is_terminated_with_its_compensations_without_its_code(engine: TestEngine) {
+    #[workflow]
+    async fn waits(ctx: Context) -> Result<u32, Error> {
+        ctx.hook::<u32>("go").await
+    }
+    let worker = engine.worker(waits).await;
+    let run = engine.client.start(waits, ()).await.unwrap();
+    engine.wait_for_status(run.id(), Status::Waiting).await;
+    engine.client.cancel(run.id(), "not needed").await.unwrap();
+    engine.wait_for_status(run.id(), Status::Cancelled).await;
+    worker.stop().await.unwrap();
+    retry(&engine, run.id()).await;
+    engine.client.terminate(run.id(), "enough").compensating().await.unwrap();
+    // It has registered none, so it ends at once.
+    let _worker = engine.worker(work).await;
+    assert!(run.output().await.is_err());
+    let history = engine.history(run.id()).await;
+    assert!(history.ends_with("run_retried\nrun_terminated terminated: enough"), "{history}");
 }
 
 async fn a_retry_is_idempotent_and_records_who_asked(engine: TestEngine) {

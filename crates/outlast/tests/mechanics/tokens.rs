@@ -26,6 +26,7 @@ on_every_world! {
     an_invalid_token_is_an_error_of_the_operation,
     views_show_open_hooks_with_their_tokens,
     a_token_that_is_dropped_in_the_turn_of_its_request_is_free,
+    a_payload_for_a_token_that_was_closed_before_it_was_read_is_discarded,
 }
 
 const REVIEW: Hook<u32> = Hook::new("review");
@@ -415,4 +416,35 @@ async fn a_token_that_is_dropped_in_the_turn_of_its_request_is_free(engine: Test
     assert_eq!(engine.client.token("order-7").await.unwrap(), None);
     engine.send(run.id(), "end", 3).await;
     assert_eq!(run.output().await.unwrap(), 3);
+}
+
+async fn a_payload_for_a_token_that_was_closed_before_it_was_read_is_discarded(engine: TestEngine) {
+    #[workflow]
+    async fn takes_one(ctx: Context) -> Result<u32, Error> {
+        let open = ctx.open_hook(REVIEW).token("one").await?;
+        let first = open.next().await?;
+        drop(open);
+        // A replay skips the first iteration.
+        let looped = ctx.iterate("loop", 0u32, async |ctx: Context, done: u32| {
+            ctx.note(&format!("round {done}")).await?;
+            Ok(if done == 2 { Next::Done(done) } else { Next::Again(done + 1) })
+        });
+        looped.await?;
+        ctx.hook::<u32>("end").await?;
+        Ok(first)
+    }
+    let worker = engine.worker(takes_one).await;
+    let run = engine.client.start(takes_one, ()).await.unwrap();
+    wait_for_token(&engine, "one", run.id()).await;
+    worker.stop().await.unwrap();
+    engine.client.send_to_token("one", &1).await.unwrap();
+    let ask = engine.client.ask_token::<u32, _>("one", &2).post().await.unwrap();
+    let _worker = engine.worker(takes_one).await;
+    let unanswered = ask.reply_within(std::time::Duration::from_secs(3_600)).await.unwrap_err();
+    assert_eq!(unanswered.code(), Some("not_answered"));
+    engine.steps.wait_for_log("round 2", 1).await;
+    engine.wait_for_status(run.id(), Status::Waiting).await;
+    assert_eq!(engine.view(run.id()).await.kept, 0);
+    engine.send(run.id(), "end", 1).await;
+    assert_eq!(run.output().await.unwrap(), 1);
 }

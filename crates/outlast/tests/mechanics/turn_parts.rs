@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use outlast::core::limits::PART_EVENTS_MAX;
 use outlast::core::{Event, TurnRecord, WorldError};
 use outlast::prelude::*;
-use outlast::{RunId, RunQuery, Status, WorkerBuilder};
+use outlast::{RunId, RunQuery, Status, Undo, WorkerBuilder};
 
+use super::forks::{event, fork, work};
 use super::test_engine::{StepCalls, StepState, TestEngine, on_every_world};
 
 on_every_world! {
@@ -17,6 +18,9 @@ on_every_world! {
     steps_of_a_lost_part_are_attempted_once,
     a_run_may_end_in_its_last_part,
     messages_wait_for_the_last_part,
+    queued_steps_of_a_fork_are_started_with_the_first_part,
+    a_cancelled_queued_step_of_a_fork_is_cancelled_with_the_first_part,
+    queued_steps_of_a_retry_are_started_with_the_first_part,
 }
 
 const CHILDREN: u32 = 11;
@@ -252,4 +256,138 @@ async fn messages_wait_for_the_last_part(engine: TestEngine) {
         assert_eq!(status, [Status::Cancelled; 7], "their parent has ended");
         worker.stop().await.unwrap();
     }
+}
+
+#[step]
+async fn far(cx: StepContext<StepState>, name: String) -> String {
+    cx.state().log(format!("far {name}"));
+    name
+}
+
+#[step]
+async fn undo_far(cx: StepContext<StepState>, undo: Undo<String, String>) -> Result<(), StepError> {
+    cx.state().log(format!("undid {}", undo.input));
+    Ok(())
+}
+
+const QUEUES: &[&str] = &["default", "far"];
+
+/// The last run that was started for the first operation.
+async fn queued_step(engine: &TestEngine, run: RunId) -> RunId {
+    let turns = engine.turns(run).await;
+    let started = turns.iter().flat_map(|turn| &turn.events).filter_map(|event| match event {
+        Event::StepStarted { queued: Some(queued), .. } => Some(queued.run),
+        Event::RunForked(forked) => Some(forked.restarts[0].run),
+        _ => None,
+    });
+    started.last().unwrap()
+}
+
+fn far_builder(engine: &TestEngine, queues: &[&str]) -> WorkerBuilder<StepState> {
+    let code = (queues_all, queues_and_cancels, queues_and_fails, far, undo_far, work);
+    engine.builder().part_events(PART).queues(queues.iter().copied()).register(code)
+}
+
+/// Crashes the worker before it commits the part behind the next first part, and starts another one.
+async fn lose_rest_of_turn<T>(
+    engine: &TestEngine,
+    worker: Worker,
+    queues: &[&str],
+    act: impl Future<Output = T>,
+) -> (Worker, T) {
+    let gate = engine.faults.hold_part(0);
+    let done = act.await;
+    gate.wait_for_call().await;
+    engine.crash(worker);
+    (far_builder(engine, queues).start().await.unwrap(), done)
+}
+
+#[workflow]
+async fn queues_all(ctx: Context) -> Result<u32, Error> {
+    let steps: Vec<_> = (0..7).map(|number| ctx.step(far, number.to_string()).queue("far")).collect();
+    Ok(try_join_all(steps).await?.len() as u32)
+}
+
+async fn queued_steps_of_a_fork_are_started_with_the_first_part(engine: TestEngine) {
+    let worker = far_builder(&engine, &["default"]).start().await.unwrap();
+    let run = engine.client.start(queues_all, ()).await.unwrap();
+    engine.wait_for_status(run.id(), Status::Waiting).await;
+    // The first step is open there, and the fork requests the others in its first turn.
+    let at = event(&engine, run.id(), "step_started", 1).await;
+    let (_worker, copy) = lose_rest_of_turn(&engine, worker, QUEUES, fork(run.fork().at(at))).await;
+    engine.advance("1m").await;
+    for number in 0..7 {
+        assert_eq!(engine.steps.count(&format!("far {number}")), 2, "step {number} of both runs");
+    }
+    assert_eq!((run.output().await.unwrap(), copy.output().await.unwrap()), (7, 7));
+}
+
+#[workflow]
+async fn queues_and_cancels(ctx: Context) -> Result<(), Error> {
+    let (queued, go) = (ctx.step(far, "one".to_owned()).queue("far").undo(undo_far), ctx.hook::<u32>("go"));
+    // The step is cancelled, and its end is awaited.
+    select! {
+        _ = queued => (),
+        _ = go => (),
+    }
+    let timers: Vec<_> = (0..7).map(|_| ctx.sleep("1h")).collect();
+    try_join_all(timers).await.map(drop)
+}
+
+async fn a_cancelled_queued_step_of_a_fork_is_cancelled_with_the_first_part(engine: TestEngine) {
+    let worker = far_builder(&engine, &["default"]).start().await.unwrap();
+    let run = engine.client.start(queues_and_cancels, ()).await.unwrap();
+    engine.send(run.id(), "go", 1).await;
+    engine.wait_for_history(run.id(), |history| history.contains("timer_started")).await;
+    engine.wait_for_status(run.id(), Status::Waiting).await;
+    let at = event(&engine, run.id(), "operation_cancelled", 0).await + 1;
+    let forking = fork(run.fork().at(at));
+    let (_worker, copy) = lose_rest_of_turn(&engine, worker, &["default"], forking).await;
+    engine.wait_for_status(copy.id(), Status::Waiting).await;
+    for run in [run.id(), copy.id()] {
+        assert_eq!(
+            engine.view(queued_step(&engine, run).await).await.sent,
+            1,
+            "only its parent has cancelled it"
+        );
+    }
+    let _far = far_builder(&engine, QUEUES).start().await.unwrap();
+    engine.advance("2h").await;
+    copy.output().await.unwrap();
+    run.output().await.unwrap();
+    assert_eq!(engine.steps.count("far one"), 0, "it is cancelled before a worker serves its queue");
+}
+
+#[workflow]
+async fn queues_and_fails(ctx: Context) -> Result<(), Error> {
+    let queued = ctx.step(far, "one".to_owned()).queue("far");
+    let bad = ctx.step(work, "bad".to_owned());
+    let later = async {
+        ctx.step(work, "slow".to_owned()).await?;
+        let timers: Vec<_> = (0..7).map(|_| ctx.sleep("1h")).collect();
+        try_join_all(timers).await.map(drop)
+    };
+    // The run fails when the others have ended.
+    let rest = async {
+        let (bad, later) = futures_util::future::join(bad, later).await;
+        later.and(bad)
+    };
+    futures_util::future::try_join(queued, rest).await.map(drop)
+}
+
+async fn queued_steps_of_a_retry_are_started_with_the_first_part(engine: TestEngine) {
+    let worker = far_builder(&engine, &["default"]).start().await.unwrap();
+    let run = engine.client.start(queues_and_fails, ()).await.unwrap();
+    engine.wait_for_history(run.id(), |history| history.contains("step_failed")).await;
+    engine.steps.open("slow");
+    engine.wait_for_history(run.id(), |history| history.contains("timer_started")).await;
+    engine.advance("2h").await;
+    assert!(run.output().await.is_err());
+    engine.steps.log("fixed bad");
+    // The outcome of the slow step is recorded again, and the timers are requested in the same turn.
+    let retry = async { engine.client.retry(run.id()).await.unwrap() };
+    let (_worker, _) = lose_rest_of_turn(&engine, worker, QUEUES, retry).await;
+    engine.advance("2h").await;
+    assert_eq!(engine.steps.count("far one"), 1, "nobody served its queue before the retry");
+    run.output().await.unwrap();
 }

@@ -1,9 +1,11 @@
 //! Operations that the workflow cancels itself.
 
 use expect_test::{Expect, expect};
+use outlast_core::{Event, OpNumber, Payload};
 
 use super::{Case, check, check_replay, history, state_text};
 use crate::prelude::*;
+use crate::replay::Delivery;
 
 #[step]
 async fn charge() -> Result<String, StepError> {
@@ -264,4 +266,22 @@ fn a_race_that_nobody_wins_has_all_errors_in_order() {
         - run_failed error all 3 futures failed: no payload arrived for hook `a` in time; cancelled: by its workflow; no payload arrived for hook `c` in time
     "#]],
     );
+}
+
+#[test]
+fn a_known_outcome_counts_although_the_workflow_cancels_its_step_first() {
+    for rules in [1, 2] {
+        let case = Case::new(too_late, serde_json::Value::Null).with_rules(rules);
+        let mut turns = history::parse("0 step_started charge\n1 timer_started 1m");
+        turns[0].events.insert(0, case.started());
+        let mut machine = case.replay(turns).unwrap();
+        machine.expect_outcomes(&[OpNumber(0)].into());
+        let mut events = Vec::new();
+        machine.deliver(Delivery::Timer { op: OpNumber(1) }, &mut events).unwrap();
+        let outcome = Ok(Payload::json("paid").unwrap());
+        machine.deliver(Delivery::StepEnded { op: OpNumber(0), outcome }, &mut events).unwrap();
+        let kinds: Vec<_> = events.iter().map(Event::kind).collect();
+        let expected = ["timer_fired", "operation_cancelled", "step_completed", "run_completed"];
+        assert_eq!(kinds, expected, "rules {rules}");
+    }
 }

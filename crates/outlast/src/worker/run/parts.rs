@@ -126,8 +126,8 @@ fn cut_off(turn: &mut Turn, id: TurnId, events: Vec<Event>, outbox: Option<Box<O
 
 /// The entries of a turn's outbox that no part contains yet.
 struct RemainingOutbox {
-    /// In the order of the requests.
-    children: VecDeque<NewChild>,
+    /// Each belongs to the part with the event that starts it.
+    children: Vec<NewChild>,
     /// The messages that were sent before the last delivery. They belong to the first part, because a replay of that
     /// part does not send them again.
     settled: Vec<NewMessage>,
@@ -155,21 +155,15 @@ impl RemainingOutbox {
             outbox.map_or_else(Outbox::default, |outbox| *outbox);
         let messages = settled.split_off(settled_messages.min(settled.len()));
         let later = operations_of_tokens(events).collect();
-        Self { children: children.into(), settled, messages, tags, writes, tokens, later, replies }
+        Self { children, settled, messages, tags, writes, tokens, later, replies }
     }
 
     /// Takes the entries that belong to a part with these events.
     fn take_for(&mut self, events: &[Event]) -> Option<Box<Outbox>> {
-        let started = |event: &Event| {
-            matches!(
-                event,
-                Event::ChildStarted(_) | Event::StepStarted { .. } | Event::CompensationStarted { .. }
-            )
-        };
-        let last = events.iter().filter(|event| started(event)).filter_map(Event::op).max();
-        let is_in = |child: &NewChild| child.start.parent.map(|parent| parent.op) <= last;
-        let count = self.children.iter().take_while(|child| is_in(child)).count();
-        let children = self.children.drain(..count).collect();
+        let ops: BTreeSet<_> = events.iter().flat_map(operations_with_new_runs).collect();
+        let is_in = |child: &NewChild| child.start.parent.is_none_or(|parent| ops.contains(&parent.op));
+        let (children, later) = std::mem::take(&mut self.children).into_iter().partition(is_in);
+        self.children = later;
         let (messages, tags) = (std::mem::take(&mut self.settled), std::mem::take(&mut self.tags));
         let writes = std::mem::take(&mut self.writes);
         let (tokens, replies) = (self.take_tokens_for(events), std::mem::take(&mut self.replies));
@@ -198,9 +192,22 @@ impl RemainingOutbox {
         let Self { children, settled: mut messages, messages: last, tags, writes, tokens, replies, .. } =
             self;
         messages.extend(last);
-        let outbox = Outbox { children: children.into(), messages, tags, writes, tokens, replies };
+        let outbox = Outbox { children, messages, tags, writes, tokens, replies };
         (!outbox.is_empty()).then(|| Box::new(outbox))
     }
+}
+
+/// The operations for which an event starts runs. A retry and a fork start those of open operations again.
+fn operations_with_new_runs(event: &Event) -> Vec<OpNumber> {
+    let restarts = match event {
+        Event::ChildStarted(_) | Event::StepStarted { .. } | Event::CompensationStarted { .. } => {
+            return event.op().into_iter().collect();
+        }
+        Event::RunRetried(retried) => &retried.restarts,
+        Event::RunForked(forked) => &forked.restarts,
+        _ => return Vec::new(),
+    };
+    restarts.iter().map(|restarted| restarted.op).collect()
 }
 
 /// The operations with which events request and close tokens.

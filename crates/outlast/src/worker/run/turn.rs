@@ -80,6 +80,8 @@ impl LiveRun<'_> {
             // Boxed because it is rare and large, and would enlarge the state of every run. If this turn releases the
             // run, the facts are dropped: they are messages and timers, which the next holder reads again.
             facts.extend(Box::pin(self.compute_and_commit(Vec::new(), false)).await?);
+            // A replay in the meantime does not know them.
+            self.machine.expect_outcomes(&Fact::outcomes_of(&facts));
         }
         self.compute_and_commit(facts, is_fresh).await
     }
