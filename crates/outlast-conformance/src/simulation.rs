@@ -66,8 +66,10 @@
 //! | a token is given to two runs | 70 of 300 | has neither closed nor left |
 //! | timers that became due during a pause are forgotten | 6 of 300 | waiting for ever |
 //! | a retry does not start open queued steps again | 1 of 300 | waiting for ever |
+//! | a retry records no outcome again | 1 of 500 | the retry of its run lists steps |
+//! | a fork repeats the messages of the last copied poll | 6 of 500 | does not need it any more |
 //!
-//! The last four were tried with seeds from [`CONTROLLED_SEEDS`] on.
+//! The last six were tried with seeds from [`CONTROLLED_SEEDS`] on.
 
 mod asks;
 mod attempt_log;

@@ -86,18 +86,23 @@ pub(in crate::worker) fn last_retry(messages: &[Message]) -> Option<FoundRetry> 
 }
 
 impl LiveRun<'_> {
-    /// Corrects messages about the ends of runs that a retry has replaced by others: the operation awaits another run now,
-    /// and the message may come from the one before, which the end of this run had stopped. It is replaced by the end of
-    /// the awaited run, or loses its effect if that run has not ended.
+    /// Corrects messages about the ends of runs that a retry has replaced by others, and about runs that could not be
+    /// started: the operation awaits another run now, and the message may concern the one before, which the end of this run
+    /// had stopped. It is replaced by the end of the awaited run, or loses its effect if that run has not ended.
     pub(super) async fn correct_ends_of_replaced_runs(&mut self, facts: &mut [Fact]) -> Result<(), Exit> {
         let replaced = self.replaced_by_retry(facts);
         let session = self.task.session.clone();
         for fact in facts {
             let FactKind::Message(message) = &mut fact.kind else { continue };
-            let MessageBody::ChildEnded { op, .. } = message.body else { continue };
+            let (op, is_refusal) = match message.body {
+                MessageBody::ChildEnded { op, .. } => (op, false),
+                MessageBody::Refused { op, .. } => (op, true),
+                _ => continue,
+            };
             // Runs that the retry will start cannot have ended.
             let ended = match self.machine.replacing_run(op) {
                 _ if replaced.contains(&op) => None,
+                Some(run) if is_refusal && !exists(&session, run).await? => continue,
                 Some(run) => end_of(&session, run).await?,
                 None => continue,
             };
@@ -153,6 +158,15 @@ impl LiveRun<'_> {
             facts.push(Fact { at: self.position.at, kind: FactKind::RecoveredOutcome(ended) });
         }
         Ok(facts)
+    }
+}
+
+/// Whether a run was started.
+async fn exists(session: &Session, run: RunId) -> Result<bool, Exit> {
+    match retry_while_unavailable(&session.settings.outage, || session.world.event_count(run)).await {
+        Ok(_) => Ok(true),
+        Err(WorldError::NotFound(_)) => Ok(false),
+        Err(error) => Err(Exit::read_failed(error)),
     }
 }
 
