@@ -19,7 +19,6 @@ on_every_world! {
     the_runs_that_a_retry_has_started_end_with_it,
     a_child_that_failed_starts_again,
     the_end_of_a_child_that_was_replaced_concerns_nobody,
-    the_refusal_of_a_child_that_was_replaced_concerns_nobody,
     a_child_with_a_key_is_adopted,
     a_child_that_ended_while_its_parent_had_ended_is_not_lost,
     a_child_of_a_skipped_operation_is_adopted_by_its_key,
@@ -365,34 +364,6 @@ async fn the_end_of_a_child_that_was_replaced_concerns_nobody(engine: TestEngine
     assert_eq!(engine.status(run.id()).await, Status::Waiting);
     engine.send(second, "go", 2).await;
     assert_eq!(run.output().await.unwrap(), "bad 2");
-}
-
-async fn the_refusal_of_a_child_that_was_replaced_concerns_nobody(engine: TestEngine) {
-    #[workflow]
-    async fn echo(ctx: Context, text: String) -> Result<String, Error> {
-        ctx.hook::<u32>("end").await?;
-        Ok(text)
-    }
-    #[workflow]
-    async fn over(ctx: Context) -> Result<String, Error> {
-        ctx.hook::<u32>("go").await?;
-        ctx.child(echo, "own".to_owned()).key("taken").await
-    }
-    let _worker = engine.worker((over, echo)).await;
-    engine.client.start(echo, "other".to_owned()).key("taken").await.unwrap();
-    let run = engine.client.start(over, ()).await.unwrap();
-    engine.wait_for_status(run.id(), Status::Waiting).await;
-    // The cancel is in the inbox before the refusal, and the run ends with it.
-    let (client, id) = (engine.client.clone(), run.id());
-    let cancel = async move { client.cancel(id, "not now").await.map(|_| ()).unwrap() };
-    engine.faults.before_commit(0, cancel);
-    engine.send(run.id(), "go", 1).await;
-    engine.wait_for_status(run.id(), Status::Cancelled).await;
-    retry(&engine, run.id()).await;
-    engine.settle().await;
-    let child = engine.client.operations(run.id()).await.unwrap()[1].child.unwrap();
-    engine.send(child, "end", 1).await;
-    assert_eq!(run.output().await.unwrap(), "own");
 }
 
 async fn a_child_with_a_key_is_adopted(engine: TestEngine) {

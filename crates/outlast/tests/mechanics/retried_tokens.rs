@@ -1,4 +1,4 @@
-//! Retries of runs with tokens, queued steps and unread payloads: what the run still has, gets again, and never repeats.
+//! Retries of runs with tokens, queued steps and unread messages: what the run still has, gets again, and never repeats.
 
 use outlast::core::History;
 use outlast::prelude::*;
@@ -13,6 +13,7 @@ on_every_world! {
     a_payload_behind_the_one_that_ended_the_run_is_not_lost,
     the_end_of_a_queued_step_behind_the_payload_that_ended_the_run_is_not_lost,
     a_run_that_is_terminated_before_its_retry_is_recorded_has_one_end,
+    the_refusal_of_a_child_that_was_replaced_concerns_nobody,
 }
 
 /// Fails until the test logs `fixed <name>`; waits for the gate of its name if that begins with `slow`.
@@ -181,4 +182,32 @@ async fn a_run_that_is_terminated_before_its_retry_is_recorded_has_one_end(engin
     assert!(history.contains("run_retried\nrun_terminated"), "{history}");
     let exported = engine.client.export(run.id()).await.unwrap();
     outlast::replay(fails, History::from_json(&exported).unwrap()).unwrap();
+}
+
+async fn the_refusal_of_a_child_that_was_replaced_concerns_nobody(engine: TestEngine) {
+    #[workflow]
+    async fn echo(ctx: Context, text: String) -> Result<String, Error> {
+        ctx.hook::<u32>("end").await?;
+        Ok(text)
+    }
+    #[workflow]
+    async fn over(ctx: Context) -> Result<String, Error> {
+        ctx.hook::<u32>("go").await?;
+        ctx.child(echo, "own".to_owned()).key("taken").await
+    }
+    let _worker = engine.worker((over, echo)).await;
+    engine.client.start(echo, "other".to_owned()).key("taken").await.unwrap();
+    let run = engine.client.start(over, ()).await.unwrap();
+    engine.wait_for_status(run.id(), Status::Waiting).await;
+    // The cancel is in the inbox before the refusal, and the run ends with it.
+    let (client, id) = (engine.client.clone(), run.id());
+    let cancel = async move { client.cancel(id, "not now").await.map(|_| ()).unwrap() };
+    engine.faults.before_commit(0, cancel);
+    engine.send(run.id(), "go", 1).await;
+    engine.wait_for_status(run.id(), Status::Cancelled).await;
+    retry(&engine, run.id()).await;
+    engine.settle().await;
+    let child = engine.client.operations(run.id()).await.unwrap()[1].child.unwrap();
+    engine.send(child, "end", 1).await;
+    assert_eq!(run.output().await.unwrap(), "own");
 }
