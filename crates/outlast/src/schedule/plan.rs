@@ -38,7 +38,7 @@ pub(crate) struct PlannedInstant {
     pub(crate) nominal: Timestamp,
     /// When it fires.
     pub(crate) at: Timestamp,
-    /// The instant after it. If that has come as well, the plan is out of date.
+    /// The instant of the schedule after it. If that has come as well, the plan is out of date.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) followed_by: Option<Timestamp>,
 }
@@ -115,7 +115,7 @@ impl Planner<'_> {
     }
 
     fn planned(&self, nominal: Timestamp, now: Timestamp) -> PlannedInstant {
-        let (due, followed_by) = (self.due(nominal), self.instants.after(nominal));
+        let (due, followed_by) = (self.due(nominal), self.after(nominal));
         if due > now {
             return PlannedInstant { nominal, at: due, followed_by };
         }

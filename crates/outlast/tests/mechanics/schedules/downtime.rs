@@ -9,6 +9,7 @@ on_every_world! {
     after_three_days_without_workers_all_instants_fire_up_to_the_limit,
     after_three_days_without_workers_jitter_spreads_the_firings,
     after_three_days_without_workers_firings_without_jitter_have_a_rate,
+    the_last_instants_fire_although_the_end_of_the_schedule_has_passed,
     crashes_change_nothing_about_what_fires,
     firings_that_outlive_their_generation_are_known_after_a_crash,
     an_instant_fires_once_when_its_commit_is_repeated,
@@ -116,6 +117,23 @@ async fn after_three_days_without_workers_firings_without_jitter_have_a_rate(eng
     assert!(soon <= at_once + 11, "{at_once} and {soon}: one every 10 ms");
     engine.advance("2s").await;
     assert_eq!(engine.steps.count("day 4"), 130);
+}
+
+async fn the_last_instants_fire_although_the_end_of_the_schedule_has_passed(engine: TestEngine) {
+    let days = |days: u64| std::time::Duration::from_secs(days * 86_400);
+    let worker = engine.worker(day).await;
+    let schedule = engine.client.schedule("s").cron("0 3 * * *").end_at(engine.clock.now().plus(days(3)));
+    schedule.catch_up(CatchUp::All(10)).start(day, ()).await.unwrap();
+    engine.run_to("4h").await;
+    engine.crash(worker);
+    engine.clock.advance(days(5));
+    let _worker = engine.worker(day).await;
+    engine.settle().await;
+    let mut logged = engine.steps.logged();
+    logged.sort();
+    assert_eq!(logged, ["day 1", "day 2", "day 3"]);
+    let statuses = engine.client.list().await.unwrap().runs.into_iter().map(|run| run.status);
+    assert!(statuses.into_iter().all(|status| status == Status::Completed));
 }
 
 async fn crashes_change_nothing_about_what_fires(engine: TestEngine) {
