@@ -17,7 +17,7 @@ use outlast_core::event::hidden_tokens::{GENERATED_TOKEN, GENERATED_TOKEN_PREFIX
 use outlast_core::limits::{REPLY_KEPT, TOKEN_BYTES_MAX, TOKEN_KEPT_MAX, TOKEN_METADATA_BYTES_MAX};
 use outlast_core::queue::check_name;
 use outlast_core::{
-    CarriedToken, Event, Failure, FailureKind, FreedToken, NewToken, OpNumber, Payload, TokenHash,
+    CarriedToken, Event, Failure, FailureKind, FreedToken, NewToken, OpNumber, Payload, Timestamp, TokenHash,
     TokenRequested, WebhookTerms,
 };
 use serde::Serialize;
@@ -233,6 +233,16 @@ impl OperationTable {
             let kept_until = held.keep_for.map(|keep_for| self.now.plus(keep_for));
             let freed = FreedToken { hash: TokenHash::of(&held.token), op, kept_until };
             self.pending_outbox().tokens.freed.push(freed);
+        }
+    }
+
+    /// Keeps the tokens whose closes a replay has decided at a time as long as if they were closed now: their closes are
+    /// recorded only now.
+    pub(super) fn keep_closed_tokens_longer(&mut self, decided_at: Timestamp) {
+        let later = self.now.since(decided_at);
+        let freed = self.pending_outbox.iter_mut().flat_map(|pending| &mut pending.tokens.freed);
+        for kept_until in freed.filter_map(|freed| freed.kept_until.as_mut()) {
+            *kept_until = kept_until.plus(later);
         }
     }
 

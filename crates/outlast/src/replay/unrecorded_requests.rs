@@ -5,7 +5,7 @@
 //! requests after the last delivery. A replay makes the other requests again, and the next turn records them before
 //! anything is delivered. With every other history, code that requests more than is recorded has diverged.
 
-use outlast_core::{Event, OpNumber, Stuck, TurnRecord};
+use outlast_core::{Event, OpNumber, Stuck, Timestamp, TurnRecord};
 
 use super::machine::Machine;
 
@@ -17,6 +17,8 @@ pub(super) struct UnrecordedRequests {
     startable: Vec<OpNumber>,
     /// Operations from this number on are not in the history.
     first: u64,
+    /// The time of the replayed poll that has made them.
+    at: Option<Timestamp>,
 }
 
 /// Takes the `run_terminated` event of a run that was terminated when only a part of its last turn was committed. The
@@ -54,9 +56,11 @@ impl Machine {
     /// Appends the requests that are not in the history, without what follows from them.
     pub(super) fn take_unrecorded_requests(&mut self, events: &mut Vec<Event>) {
         let Some(unrecorded) = self.unrecorded.take() else { return };
-        let UnrecordedRequests { events: rest, startable, .. } = *unrecorded;
+        let UnrecordedRequests { events: rest, startable, at, .. } = *unrecorded;
         events.extend(rest);
-        self.state.table.lock().startable.extend(startable);
+        let mut table = self.state.table.lock();
+        table.startable.extend(startable);
+        at.into_iter().for_each(|at| table.keep_closed_tokens_longer(at));
     }
 
     /// The number of messages of the turn that are older than its last delivery. A replay up to that delivery does not
@@ -111,8 +115,9 @@ impl Machine {
                 || !pending_outbox.tokens.is_empty()
                 || !pending_outbox.replies.is_empty()
         });
+        let at = table.now;
         drop(table);
         let unrecorded = self.unrecorded();
-        (unrecorded.startable, unrecorded.first) = (new, first);
+        (unrecorded.startable, unrecorded.first, unrecorded.at) = (new, first, Some(at));
     }
 }

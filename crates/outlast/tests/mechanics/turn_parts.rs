@@ -21,6 +21,7 @@ on_every_world! {
     queued_steps_of_a_fork_are_started_with_the_first_part,
     a_cancelled_queued_step_of_a_fork_is_cancelled_with_the_first_part,
     queued_steps_of_a_retry_are_started_with_the_first_part,
+    a_token_is_kept_from_the_turn_on_that_records_its_close,
 }
 
 const CHILDREN: u32 = 11;
@@ -390,4 +391,31 @@ async fn queued_steps_of_a_retry_are_started_with_the_first_part(engine: TestEng
     engine.advance("2h").await;
     assert_eq!(engine.steps.count("far one"), 1, "nobody served its queue before the retry");
     run.output().await.unwrap();
+}
+
+async fn a_token_is_kept_from_the_turn_on_that_records_its_close(engine: TestEngine) {
+    #[workflow]
+    async fn closes_last(ctx: Context) -> Result<(), Error> {
+        let open = ctx.open_hook::<u32>("hook").token("kept").keep_for("1h").await?;
+        open.next().await?;
+        let timers: Vec<_> = (0..7).map(|_| ctx.sleep("9h")).collect();
+        drop(open);
+        try_join_all(timers).await.map(drop)
+    }
+    let builder = || engine.builder().part_events(PART).register(closes_last);
+    let worker = builder().start().await.unwrap();
+    let run = engine.client.start(closes_last, ()).await.unwrap();
+    engine.wait_for_history(run.id(), |history| history.contains("token_taken")).await;
+    engine.wait_for_status(run.id(), Status::Waiting).await;
+    let gate = engine.faults.hold_part(0);
+    engine.send(run.id(), "hook", 1).await;
+    gate.wait_for_call().await;
+    engine.crash(worker);
+    engine.clock.advance(std::time::Duration::from_secs(50 * 60));
+    let _worker = builder().start().await.unwrap();
+    engine.wait_for_history(run.id(), |history| history.contains("token_closed")).await;
+    engine.advance("30m").await;
+    assert!(engine.client.token("kept").await.unwrap().is_some(), "it is kept for an hour");
+    engine.advance("31m").await;
+    assert!(engine.client.token("kept").await.unwrap().is_none());
 }
