@@ -224,7 +224,7 @@ fn a_start_returns_although_the_runtime_of_the_local_worker_has_ended() {
         (Client::new(world), worker)
     });
     drop(of_worker);
-    let (sender, started) = std::sync::mpsc::channel();
+    let (sender, started) = std::sync::mpsc::sync_channel(1);
     // A thread of its own: a lock that is never released must fail the test and not hang it.
     std::thread::spawn(move || {
         let run = of_client.block_on(client.start(two_turns, ()).into_future()).unwrap();
