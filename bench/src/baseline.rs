@@ -1,8 +1,8 @@
 //! The benchmark program of another revision, run alternately with this one.
 //!
 //! Figures of different times cannot be compared, because the load of the machine changes. So both programs make each
-//! measurement one after the other, in processes of their own and in the same place. A process that has made other
-//! measurements before is slower or faster than a new one, and so may be the second of two: they take turns.
+//! measurement one after the other, each in a new process and in the same place. They alternate in which of them is
+//! first, since the first measurement affects the second one.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ pub(crate) struct Medians {
 impl ComparedPrograms {
     /// This program and another one.
     pub(crate) fn new(other: &Path) -> Result<Self> {
-        let this = MeasuredProgram::new("alone", std::env::current_exe()?);
+        let this = MeasuredProgram::new("now", std::env::current_exe()?);
         Ok(Self { this, other: MeasuredProgram::new("against", other.into()) })
     }
 

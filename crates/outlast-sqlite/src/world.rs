@@ -412,7 +412,7 @@ impl World for SqliteWorld {
     async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
         let _busy = self.clock.busy();
         check_batch(turns.len())?;
-        // In boxes: a block of memory for all of them would be so large that it is mapped for each batch.
+        // In boxes: the allocator would get the memory for one large vector from the system for each batch.
         let encoded = turns.iter().map(|turn| Box::new(EncodedTurn::encode(session, turn))).collect();
         let starts =
             || turns.iter().enumerate().filter(|(_, turn)| matches!(turn.based_on, BasedOn::Start(_)));

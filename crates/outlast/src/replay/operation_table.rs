@@ -51,7 +51,7 @@ pub(super) struct OperationTable {
     pub(super) random: u64,
     /// The run whose id is the seed of the random numbers: this one, or the one that was forked.
     pub(super) seed: RunId,
-    /// What a fork has copied, once all copied deliveries are replayed and until their end is met.
+    /// What a fork has copied, once all copied deliveries are replayed and until the end of the copied events is reached.
     pub(super) at_fork: Option<Box<CopiedOperations>>,
     /// The number of the next operation when the cancel was delivered.
     pub(super) cancelled_at: Option<u64>,

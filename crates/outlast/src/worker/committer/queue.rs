@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 
 use super::CommitAnswer;
 
-/// The minimum size of a batch whose memory is used again.
+/// The minimum size of a batch whose vector is reused.
 pub(super) const LARGE_BATCH: usize = 64;
 
 type AnswerSender = oneshot::Sender<CommitAnswer>;
@@ -31,7 +31,7 @@ pub(super) struct CommitQueue {
     turns: VecDeque<Turn>,
     /// The senders of the answers, in the order of `turns`.
     answers: VecDeque<AnswerSender>,
-    /// The memory of an earlier large batch, for another one: to allocate it again takes long.
+    /// The empty vector of an earlier large batch, which the next one reuses: allocating that much memory takes long.
     spare: Option<Vec<Turn>>,
     /// How many of `turns` send to other runs, and how many are exclusive.
     senders: usize,
@@ -96,7 +96,7 @@ impl CommitQueue {
         self.add(turn, answer);
     }
 
-    /// Keeps the memory of a batch for a later one. The turns were dropped outside of the lock.
+    /// Keeps the empty vector of a batch for a later one. The caller has dropped its turns outside of the lock.
     pub(super) fn keep_memory(&mut self, turns: Vec<Turn>) {
         self.spare = Some(turns);
     }
@@ -220,9 +220,8 @@ impl CommitQueue {
             return true;
         }
         let mut contention = self.known_contention();
-        let mut unexamined = self.turns.range(contention.waiting..);
-        contention.waiting +=
-            unexamined.by_ref().take_while(|turn| must_wait(turn, &mut contention.runs)).count();
+        let unexamined = self.turns.range(contention.waiting..);
+        contention.waiting += unexamined.take_while(|turn| must_wait(turn, &mut contention.runs)).count();
         let has_batch = contention.waiting < self.turns.len();
         self.contention = Some(contention);
         has_batch
