@@ -438,8 +438,8 @@ pub struct Description {
     pub durability: String,
     /// How changes by other processes are noticed.
     pub hints: String,
-    /// The number of concurrent commits of one session. A world that writes sequentially returns 1, so that its
-    /// batches are larger.
+    /// The number of concurrent commits of one session. With 1 its batches are largest; with 2 the session prepares a
+    /// batch while the world writes the one before.
     pub commit_concurrency: usize,
     /// When it applies the outbox of a turn.
     pub effects: Effects,

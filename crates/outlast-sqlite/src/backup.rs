@@ -128,23 +128,31 @@ impl UnfinishedCopy {
 
     /// Gives the copy its final name, unless that exists by now.
     fn publish(&self, to: &Path) -> Result<(), WorldError> {
-        let to_world_error = |error: std::io::Error| {
-            WorldError::unavailable(format!(
+        let to_world_error = |error: std::io::Error| match error.kind() {
+            ErrorKind::AlreadyExists => already_exists(to),
+            _ => WorldError::unavailable(format!(
                 "the backup `{}` cannot be written ({error}); check the disk and the folder",
                 to.display()
-            ))
+            )),
         };
         File::open(&self.0).and_then(|file| file.sync_all()).map_err(to_world_error)?;
         match std::fs::hard_link(&self.0, to) {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(already_exists(to)),
             // Not every file system supports hard links.
-            Err(_) => std::fs::rename(&self.0, to).map_err(to_world_error)?,
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => self.rename(to),
+            linked => linked,
         }
+        .map_err(to_world_error)?;
         // A file name is durable when its folder is. Systems on which folders cannot be opened do this by themselves.
         let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let _ = File::open(folder).and_then(|folder| folder.sync_all());
         Ok(())
+    }
+
+    /// Renames the copy. That would replace another file, so an empty file reserves the name first.
+    fn rename(&self, to: &Path) -> std::io::Result<()> {
+        drop(File::create_new(to)?);
+        // Without this the reserved name would stay. The error of the rename is the one to report.
+        std::fs::rename(&self.0, to).inspect_err(|_| drop(std::fs::remove_file(to)))
     }
 }
 

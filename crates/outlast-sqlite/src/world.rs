@@ -62,7 +62,7 @@ use crate::write::start::{EncodedStart, start, start_and_send};
 use crate::write::streams::{EncodedStreamWrite, write_chunks};
 use crate::write::tokens;
 use crate::write::transactions::{StepTransactions, StepWork};
-use crate::write::turn::EncodedTurn;
+use crate::write::turn::{COMMIT_CONCURRENCY, EncodedTurn, SpareBatches};
 #[cfg(feature = "test-support")]
 use crate::write::tx::Tx;
 use crate::write::writer::{Writer, WriterThread};
@@ -76,6 +76,7 @@ pub struct SqliteWorld {
     // The order of the fields is the order in which they are dropped: threads end before what they use.
     step_transactions: StepTransactions,
     writer: Writer,
+    spare_batches: SpareBatches,
     change_watcher: ChangeWatcher,
     readers: ReaderPool,
     end_lookup: EndLookup,
@@ -145,6 +146,7 @@ impl SqliteWorld {
         Ok(Self {
             step_transactions: StepTransactions::new(&settings, &file, &clock, &locks, lock_timeout),
             writer,
+            spare_batches: SpareBatches::default(),
             change_watcher,
             readers,
             end_lookup: EndLookup::new(file.clone()),
@@ -412,12 +414,16 @@ impl World for SqliteWorld {
     async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
         let _busy = self.clock.busy();
         check_batch(turns.len())?;
-        // In boxes: the allocator would get the memory for one large vector from the system for each batch.
-        let encoded = turns.iter().map(|turn| Box::new(EncodedTurn::encode(session, turn))).collect();
+        let mut encoded = self.spare_batches.take();
+        encoded.extend(turns.iter().map(|turn| EncodedTurn::encode(session, turn)));
         let starts =
             || turns.iter().enumerate().filter(|(_, turn)| matches!(turn.based_on, BasedOn::Start(_)));
         self.recently_started.add(starts().map(|(_, turn)| turn.run));
-        let answers = self.writer.write(encoded, |tx, turn| commit(tx, turn)).await;
+        let written = self.writer.write_returning(encoded, commit).await;
+        let answers = written.map(|(answers, encoded)| {
+            self.spare_batches.put(encoded);
+            answers
+        });
         for (index, turn) in starts() {
             let answer = answers.as_ref().ok().and_then(|answers| answers.get(index));
             if !matches!(answer, Some(Ok(Committed::Done))) {
@@ -577,6 +583,7 @@ impl World for SqliteWorld {
         let mut description = Description::new("sqlite", self.file.path().display().to_string());
         description.durability = durability.into();
         description.hints = self.change_watcher.description().into();
+        description.commit_concurrency = COMMIT_CONCURRENCY;
         description
     }
 }

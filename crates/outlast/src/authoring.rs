@@ -5,6 +5,7 @@
 //! worker is given, and [`registry`] maps durable names to code.
 
 pub(crate) mod attempt;
+pub(crate) mod attempt_services;
 pub(crate) mod compensation;
 pub(crate) mod context;
 pub(crate) mod current;

@@ -106,17 +106,26 @@ impl TxWatcher {
     /// Notifies workers of the writes that are visible now, and returns whether others are still awaited. If a row
     /// cannot be read, the next poll tries again.
     fn poll_once(&self, connection: &Connection) -> bool {
-        let mut state = self.state.lock();
-        let before = state.awaited.len();
-        state.awaited.retain(|(write, _)| !write.is_visible(connection).unwrap_or(false));
-        if state.awaited.len() < before {
+        // The lock is not held during the reads: callers take it to add writes, and these come after the read ones.
+        let awaited: Vec<AwaitedWrite> = self.state.lock().awaited.iter().map(|(write, _)| *write).collect();
+        let visible: Vec<bool> =
+            awaited.iter().map(|write| write.is_visible(connection).unwrap_or(false)).collect();
+        if visible.contains(&true) {
             self.change_signal.notify();
             if let Some(hint_sender) = &self.hint_sender {
                 hint_sender.send(Changes::WORK);
             }
         }
-        state.awaited.iter_mut().for_each(|(_, polls)| *polls += 1);
-        state.awaited.retain(|(_, polls)| *polls < POLLS_MAX);
+        let mut state = self.state.lock();
+        let mut visible = visible.into_iter();
+        state.awaited.retain_mut(|(_, polls)| match visible.next() {
+            Some(true) => false,
+            Some(false) => {
+                *polls += 1;
+                *polls < POLLS_MAX
+            }
+            None => true,
+        });
         state.is_running = !state.awaited.is_empty() && !state.is_closed;
         state.is_running
     }

@@ -1,13 +1,21 @@
 //! Turns, encoded on the caller's thread.
 
+use std::fmt;
 use std::sync::Arc;
 
 use outlast_core::turn::BasedOn;
 use outlast_core::{
     CommitTerms, Event, Outcome, RowChange, SessionId, Start, Then, Timestamp, Turn, Wait, WorldError,
 };
+use parking_lot::Mutex;
 
 use crate::write::outbox::EncodedOutbox;
+
+/// The number of commits that a session makes at the same time: one is encoded while the other one is written.
+pub(crate) const COMMIT_CONCURRENCY: usize = 2;
+
+/// The number of turns from which the vector of a batch is used again.
+const LARGE_BATCH: usize = 64;
 
 /// The initial capacity for the events of a turn, in bytes.
 const EVENTS_BYTES: usize = 256;
@@ -75,6 +83,31 @@ impl EncodedTurn {
     /// Refuses a turn whose outbox could not be encoded.
     pub(crate) fn check(&self) -> Result<(), WorldError> {
         self.outbox.as_ref().map(|_| ()).map_err(Clone::clone)
+    }
+}
+
+/// The empty vectors of earlier large batches, which later ones use again: allocating that much memory takes long.
+#[derive(Default)]
+pub(crate) struct SpareBatches(Mutex<Vec<Vec<EncodedTurn>>>);
+
+impl SpareBatches {
+    pub(crate) fn take(&self) -> Vec<EncodedTurn> {
+        self.0.lock().pop().unwrap_or_default()
+    }
+
+    /// Keeps the vector of a batch that was written.
+    pub(crate) fn put(&self, mut batch: Vec<EncodedTurn>) {
+        batch.clear();
+        let mut spare = self.0.lock();
+        if batch.capacity() >= LARGE_BATCH && spare.len() < COMMIT_CONCURRENCY {
+            spare.push(batch);
+        }
+    }
+}
+
+impl fmt::Debug for SpareBatches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SpareBatches({})", self.0.lock().len())
     }
 }
 

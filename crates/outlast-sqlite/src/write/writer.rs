@@ -87,6 +87,20 @@ impl Writer {
         A: Send + 'static,
     {
         let weight = elements.len();
+        self.write_weighted(elements, weight, apply).await.map(|(answers, _)| answers)
+    }
+
+    /// As [`write`](Self::write), and returns the elements too, so that the caller can use their memory again.
+    pub(crate) async fn write_returning<E, A>(
+        &self,
+        elements: Vec<E>,
+        apply: fn(&mut Tx<'_>, &E) -> Result<A, Refusal>,
+    ) -> Result<WriteReply<E, A>, WorldError>
+    where
+        E: Send + 'static,
+        A: Send + 'static,
+    {
+        let weight = elements.len();
         self.write_weighted(elements, weight, apply).await
     }
 
@@ -103,7 +117,7 @@ impl Writer {
         A: Send + 'static,
     {
         let weight = weight_of_chunks(elements.len(), bytes);
-        self.write_weighted(elements, weight, apply).await
+        self.write_weighted(elements, weight, apply).await.map(|(answers, _)| answers)
     }
 
     async fn write_weighted<E, A>(
@@ -111,23 +125,21 @@ impl Writer {
         elements: Vec<E>,
         weight: usize,
         apply: fn(&mut Tx<'_>, &E) -> Result<A, Refusal>,
-    ) -> Result<Vec<Result<A, WorldError>>, WorldError>
+    ) -> Result<WriteReply<E, A>, WorldError>
     where
         E: Send + 'static,
         A: Send + 'static,
     {
         if elements.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), elements));
         }
         let (reply, answer) = oneshot::channel();
         let answers = elements.iter().map(|_| None).collect();
         let request = WriteBatch { elements, weight, apply, answers, reply, queued_at: monotonic_now() };
         self.requests.send(Box::new(request)).await.map_err(|_| world_closed())?;
-        let (answers, elements) = answer.await.map_err(|_| world_closed())?;
         // The elements come back with the answers, so that the caller's thread frees their memory instead of the
         // writer.
-        drop(elements);
-        Ok(answers)
+        answer.await.map_err(|_| world_closed())
     }
 
     /// Applies one element, and returns its result after the commit.
@@ -173,7 +185,7 @@ struct WriteBatch<E, A> {
 }
 
 /// The answers, and the elements that they belong to.
-type WriteReply<E, A> = (Vec<Result<A, WorldError>>, Vec<E>);
+pub(crate) type WriteReply<E, A> = (Vec<Result<A, WorldError>>, Vec<E>);
 
 impl<E: Send, A: Send> WriteRequest for WriteBatch<E, A> {
     fn len(&self) -> usize {

@@ -9,23 +9,19 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context as TaskContext, Poll};
 
 use outlast_core::{
-    AttemptId, Clock, Codec, Headers, OpNumber, Payload, PayloadError, PlainJson, RunId, SessionId, Tags,
-    Timestamp, WorldError,
+    AttemptId, Headers, OpNumber, Payload, PayloadError, RunId, SessionId, Tags, Timestamp, WorldError,
 };
-use outlast_memory::MemoryWorld;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::task::JoinHandle;
 
+use crate::authoring::attempt_services::{AttemptReports, AttemptServices};
 use crate::authoring::step::StepDefinition;
-use crate::client::Client;
-use crate::clock::SystemClock;
 use crate::error::StepError;
 use crate::replay::polling;
-use crate::worker::heartbeats::Heartbeats;
-use crate::worker::stream_writer::{AttemptBuffer, ChunkWrite, StreamWriter, WritingAttempt};
+use crate::worker::stream_writer::{AttemptBuffer, ChunkWrite, WritingAttempt};
 use crate::worker::transaction::AttemptTransaction;
 
 /// One attempt at a step: the future that the function of a step returns.
@@ -249,8 +245,7 @@ pub(crate) struct AttemptInfo {
     pub(crate) workflow: Arc<str>,
     /// The tags of that run.
     pub(crate) tags: Tags,
-    /// Starts runs in the worker's world; in a unit test of the step, in a world of its own.
-    pub(crate) client: Arc<Client>,
+    pub(crate) services: Arc<AttemptServices>,
     pub(crate) attempt: u32,
     /// Whether it is certain that no other attempt was made before.
     pub(crate) is_first: bool,
@@ -260,14 +255,11 @@ pub(crate) struct AttemptInfo {
     pub(crate) is_at_most_once: bool,
     /// The permits of the limits on concurrent attempts.
     pub(crate) permits: Mutex<Vec<OwnedSemaphorePermit>>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) codec: Arc<dyn Codec>,
+    /// The held run and its operation, to which heartbeats and streams belong. For a queued step these differ from the
+    /// run and operation that requested it.
+    pub(crate) held: (RunId, OpNumber),
     /// The heartbeat details of an earlier attempt, encoded.
     pub(crate) earlier_details: Option<Payload>,
-    /// Where the details of its heartbeats are stored for the world; `None` in a unit test of the step.
-    pub(crate) heartbeat_target: Option<HeartbeatTarget>,
-    /// Sends its chunks to the world; `None` in a unit test of the step.
-    pub(crate) stream_writer: Option<Arc<StreamWriter>>,
     /// What it has written to streams and the world has not accepted; empty if it has written nothing.
     pub(crate) stream_buffer: OnceLock<Arc<AttemptBuffer>>,
     /// The transaction that records the outcome, if the step is transactional.
@@ -303,15 +295,6 @@ impl AttemptSignals {
     }
 }
 
-/// Where heartbeat details wait for the worker's next beat: the held run and its operation. For a queued step these
-/// differ from the run and operation that requested it.
-#[derive(Debug)]
-pub(crate) struct HeartbeatTarget {
-    pub(crate) heartbeats: Arc<Heartbeats>,
-    pub(crate) run: RunId,
-    pub(crate) op: OpNumber,
-}
-
 /// The last heartbeat of an attempt.
 #[derive(Debug)]
 struct Heartbeat {
@@ -330,17 +313,14 @@ impl AttemptInfo {
             headers: Arc::default(),
             workflow: "".into(),
             tags: Tags::new(),
-            client: Arc::new(Client::new(Arc::new(MemoryWorld::new(Arc::new(SystemClock))))),
+            services: Arc::new(AttemptServices::of_unit_test()),
             attempt: 1,
             is_first: true,
             is_maybe_attempted: false,
             is_at_most_once: false,
             permits: Mutex::default(),
-            clock: Arc::new(SystemClock),
-            codec: Arc::new(PlainJson),
+            held: (RunId::from_bits(0), OpNumber(0)),
             earlier_details: None,
-            heartbeat_target: None,
-            stream_writer: None,
             stream_buffer: OnceLock::new(),
             transaction: None,
             signals: AttemptSignals::default(),
@@ -370,21 +350,22 @@ impl AttemptInfo {
 
     /// Writes a chunk to a stream of the held run. In a unit test of the step it is discarded.
     pub(crate) async fn write_chunk(&self, write: ChunkWrite) -> Result<(), WorldError> {
-        let (Some(writer), Some(target)) = (&self.stream_writer, &self.heartbeat_target) else {
-            return Ok(());
-        };
-        let attempt = WritingAttempt { run: target.run, op: target.op, id: self.id };
-        writer.write(attempt, self.stream_buffer.get_or_init(Arc::default), write).await
+        let Some(reports) = &self.services.reports else { return Ok(()) };
+        let buffer = self.stream_buffer.get_or_init(Arc::default);
+        reports.stream_writer.write(self.writing(), buffer, write).await
     }
 
     /// Writes a chunk without waiting. Returns false if the attempt's buffer has no room, or the attempt cannot write.
     #[cfg(feature = "attempt-log")]
     pub(crate) fn write_chunk_now(&self, write: ChunkWrite) -> bool {
-        let (Some(writer), Some(target)) = (&self.stream_writer, &self.heartbeat_target) else {
-            return false;
-        };
-        let attempt = WritingAttempt { run: target.run, op: target.op, id: self.id };
-        writer.write_now(attempt, self.stream_buffer.get_or_init(Arc::default), write)
+        let Some(reports) = &self.services.reports else { return false };
+        let buffer = self.stream_buffer.get_or_init(Arc::default);
+        reports.stream_writer.write_now(self.writing(), buffer, write)
+    }
+
+    fn writing(&self) -> WritingAttempt {
+        let (run, op) = self.held;
+        WritingAttempt { run, op, id: self.id }
     }
 
     /// Waits until the world has accepted everything that the attempt has written to streams. From now on it cannot
@@ -398,7 +379,7 @@ impl AttemptInfo {
 
     /// Discards chunks that were not sent, because nobody awaits the attempt any more. From now on it cannot write.
     pub(crate) fn abandon_streams(&self) {
-        if self.stream_writer.is_some() {
+        if self.services.reports.is_some() {
             self.stream_buffer.get_or_init(Arc::default).abandon();
         }
     }
@@ -440,14 +421,14 @@ impl AttemptInfo {
                 None
             }
         };
-        let at = self.clock.now();
-        if let (Some(HeartbeatTarget { heartbeats, run, op }), Some(details)) =
-            (&self.heartbeat_target, &details)
+        let at = self.services.clock.now();
+        if let (Some(reports), Some(details)) = (&self.services.reports, &details)
             && !self.signals.is_dropped.load(Ordering::Acquire)
         {
             // Encoded here, by the step's own code, and not by the thread that renews the session: a codec may be slow.
             if let Some(encoded) = self.encode_guarded(details.clone()) {
-                heartbeats.put(*run, *op, self.attempt, encoded);
+                let (run, op) = self.held;
+                reports.heartbeats.put(run, op, self.attempt, encoded);
             }
         }
         let mut heartbeat = self.signals.heartbeat.lock();
@@ -458,7 +439,7 @@ impl AttemptInfo {
 
     /// Encodes details. They are optional: a codec that fails or panics must not fail the attempt.
     fn encode_guarded(&self, plain: Payload) -> Option<Payload> {
-        catch_unwind(AssertUnwindSafe(|| self.codec.encode(plain))).ok()?.ok()
+        catch_unwind(AssertUnwindSafe(|| self.services.codec.encode(plain))).ok()?.ok()
     }
 
     /// Logs once per attempt that the details of a heartbeat are invalid.
@@ -478,24 +459,26 @@ impl AttemptInfo {
     pub(crate) fn take_details(&self) -> Option<Payload> {
         let details =
             self.signals.heartbeat.lock().as_mut().and_then(|heartbeat| heartbeat.details.take())?;
-        self.codec.encode(details).ok()
+        self.services.codec.encode(details).ok()
     }
 
     /// The details of an earlier attempt's last heartbeat, if they can be decoded as `T`.
     pub(crate) fn details_before<T: DeserializeOwned>(&self) -> Option<T> {
-        self.codec.decode(self.earlier_details.clone()?).and_then(|plain| plain.decode()).ok()
+        let plain = self.services.codec.decode(self.earlier_details.clone()?).ok()?;
+        plain.decode().ok()
     }
 }
 
 impl Drop for AttemptInfo {
     fn drop(&mut self) {
-        if let Some(HeartbeatTarget { heartbeats, run, op }) = &self.heartbeat_target
+        let (run, op) = self.held;
+        if let Some(AttemptReports { heartbeats, .. }) = &self.services.reports
             && self.signals.heartbeat.get_mut().is_some()
         {
             if *self.signals.is_dropped.get_mut() {
-                heartbeats.delete(*run, *op);
+                heartbeats.delete(run, op);
             } else {
-                heartbeats.discard_unsent(*run, *op);
+                heartbeats.discard_unsent(run, op);
             }
         }
     }

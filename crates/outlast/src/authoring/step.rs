@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::authoring::attempt::{Attempt, AttemptInfo, StopReason};
+use crate::authoring::attempt_services::AttemptServices;
 use crate::authoring::input::Input;
 use crate::authoring::reconcile::Reconciling;
 use crate::authoring::stream::StepStream;
@@ -364,7 +365,7 @@ impl<S> Clone for StepContext<S> {
 impl<S> StepContext<S> {
     /// The client of the worker.
     pub(crate) fn client(&self) -> &Client {
-        &self.info.client
+        &self.info.services.client
     }
 
     pub(crate) fn new(state: Arc<S>, info: Arc<AttemptInfo>, unique: Option<String>) -> Self {
@@ -380,7 +381,7 @@ impl<S> StepContext<S> {
     #[must_use]
     pub fn with_client(self, client: Client) -> Self {
         let mut info = AttemptInfo::unwatched();
-        info.client = Arc::new(client);
+        info.services = Arc::new(AttemptServices::with_client(client));
         Self { info: Arc::new(info), ..self }
     }
 
@@ -415,7 +416,7 @@ impl<S> StepContext<S> {
         H: WorkflowHandle<M>,
     {
         let key = start_key(&self.key(), workflow.name());
-        let call = self.info.client.start(workflow, input).key(key);
+        let call = self.client().start(workflow, input).key(key);
         self.headers().iter().fold(call, |call, (name, value)| call.header(name, value))
     }
 

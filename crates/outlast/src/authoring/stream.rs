@@ -132,7 +132,7 @@ impl StepStream {
         closes: bool,
     ) -> Result<(), StepError> {
         check_stream_name(&self.name).map_err(|problem| step_error(FailureKind::Invalid, problem))?;
-        let encode = |plain: ChunkContent| plain.encoded(&*self.info.codec);
+        let encode = |plain: ChunkContent| plain.encoded(&*self.info.services.codec);
         let chunk = chunk.map(|chunk| chunk.and_then(encode)).transpose().map_err(refused)?;
         let (stream, keep_last) = (self.name.clone(), self.keep_last);
         self.info.write_chunk(ChunkWrite { stream, chunk, keep_last, closes }).await.map_err(|error| {

@@ -133,8 +133,16 @@ impl AttemptLog {
         message: String,
         fields: BTreeMap<&'static str, String>,
     ) -> LogLine<'a> {
-        let AttemptInfo { clock, step, attempt, .. } = &*self.info;
-        LogLine { at: clock.now().to_string(), level, target, step, attempt: *attempt, message, fields }
+        let AttemptInfo { services, step, attempt, .. } = &*self.info;
+        LogLine {
+            at: services.clock.now().to_string(),
+            level,
+            target,
+            step,
+            attempt: *attempt,
+            message,
+            fields,
+        }
     }
 
     /// Writes a line if the limits allow it.
@@ -149,7 +157,8 @@ impl AttemptLog {
 
     /// Puts a line into the attempt's buffer. Returns whether there was room.
     fn put(&self, line: &LogLine<'_>) -> bool {
-        let Ok(chunk) = ChunkContent::of(line).and_then(|plain| plain.encoded(&*self.info.codec)) else {
+        let Ok(chunk) = ChunkContent::of(line).and_then(|plain| plain.encoded(&*self.info.services.codec))
+        else {
             return false;
         };
         let (stream, keep_last) = (LOG_STREAM.into(), Some(LOG_STREAM_ENTRIES_MAX));

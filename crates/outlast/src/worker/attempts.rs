@@ -23,23 +23,21 @@ use std::task::{Context as TaskContext, Poll, ready};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::{FutureExt, future::BoxFuture};
-use outlast_core::{AttemptId, Clock, Codec, Event, Headers, OpNumber, Requester, RunId, SessionId, World};
+use outlast_core::{AttemptId, Event, Headers, OpNumber, Requester, RunId, SessionId, World};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tracing::Instrument;
 
 use self::attempt_end::{AttemptEnd, AttemptFailure};
-use self::heartbeats::Heartbeats;
 pub(crate) use self::run_attempt::panicked;
 use self::run_attempt::run_attempt;
 use self::transaction::AttemptTransaction;
 use self::uncommitted_outcomes::UncommittedOutcomes;
 use super::background_drops::BackgroundDrops;
 use super::metrics::Meter;
-use super::stream_writer::StreamWriter;
-use crate::authoring::attempt::{AttemptInfo, AttemptSignals, HeartbeatTarget, StopReason};
+use crate::authoring::attempt::{AttemptInfo, AttemptSignals, StopReason};
+use crate::authoring::attempt_services::AttemptServices;
 use crate::authoring::registry::StepCall;
-use crate::client::Client;
 use crate::replay::{DropInBackground, StepToAttempt};
 use crate::telemetry::ProcessMetrics;
 
@@ -78,18 +76,14 @@ pub(super) struct PreparedStep {
 
 /// The parts of the session and the run that attempts use.
 pub(super) struct AttemptEnvironment<'a> {
-    pub(super) clock: &'a Arc<dyn Clock>,
-    pub(super) codec: &'a Arc<dyn Codec>,
+    pub(super) services: &'a Arc<AttemptServices>,
     pub(super) runtime: &'a tokio::runtime::Handle,
     pub(super) meter: &'a Arc<Meter>,
     pub(super) metrics: &'a ProcessMetrics,
-    pub(super) heartbeats: &'a Arc<Heartbeats>,
-    pub(super) stream_writer: &'a Arc<StreamWriter>,
     /// The headers of the run.
     pub(super) headers: &'a Arc<Headers>,
     /// The workflow and tags of the run that requested the steps.
     pub(super) requester: &'a Requester,
-    pub(super) client: &'a Arc<Client>,
     pub(super) ids: &'a AttemptIds,
     pub(super) world: &'a Arc<dyn World>,
     /// The rules of the run.
@@ -326,13 +320,13 @@ fn end_of_panicked_task(
     environment: &AttemptEnvironment<'_>,
 ) -> impl FnOnce(tokio::task::JoinError) -> Option<AttemptEnd> + Clone + use<> {
     let (op, name, attempt, policy) = (step.op, step.name.clone(), step.attempt, step.policy);
-    let (clock, meter) = (environment.clock.clone(), environment.meter.clone());
+    let (services, meter) = (environment.services.clone(), environment.meter.clone());
     move |error: tokio::task::JoinError| {
         let panic = error.try_into_panic().ok()?;
         meter.attempts_failed.add(1);
         let error = panicked(&*panic);
         let failure = AttemptFailure { id, name, attempt, policy, details: None, error };
-        Some(AttemptEnd { op, at: clock.now(), result: Err(Box::new(failure)), recorded: None })
+        Some(AttemptEnd { op, at: services.clock.now(), result: Err(Box::new(failure)), recorded: None })
     }
 }
 
@@ -344,11 +338,11 @@ fn attempt_info(
     environment: &AttemptEnvironment<'_>,
 ) -> AttemptInfo {
     let step = &prepared.step;
-    let heartbeat_target = HeartbeatTarget { heartbeats: environment.heartbeats.clone(), run, op: step.op };
     let transaction = prepared.is_transactional.then(|| {
         Arc::new(AttemptTransaction::new(environment.world.clone(), environment.ids.session, run, step))
     });
-    let (run, op) = requested_by.unwrap_or((run, step.op));
+    let held = (run, step.op);
+    let (run, op) = requested_by.unwrap_or(held);
     let info = AttemptInfo {
         run,
         op,
@@ -357,17 +351,14 @@ fn attempt_info(
         headers: environment.headers.clone(),
         workflow: environment.requester.workflow.clone(),
         tags: environment.requester.tags.clone(),
-        client: environment.client.clone(),
+        services: environment.services.clone(),
         attempt: step.attempt,
         is_first: prepared.is_first,
         is_maybe_attempted: prepared.is_maybe_attempted,
         is_at_most_once: step.policy.is_at_most_once,
         permits: Mutex::default(),
-        clock: environment.clock.clone(),
-        codec: environment.codec.clone(),
+        held,
         earlier_details: step.details.clone(),
-        heartbeat_target: Some(heartbeat_target),
-        stream_writer: Some(environment.stream_writer.clone()),
         stream_buffer: OnceLock::new(),
         transaction,
         signals: AttemptSignals::default(),

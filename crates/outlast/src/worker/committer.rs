@@ -71,6 +71,23 @@ enum TurnResult {
     Refused(Box<Turn>),
 }
 
+/// A turn that waits for its commit, or is being committed.
+pub(super) struct PendingCommit {
+    /// Present if the task that awaits the answer commits the waiting turns.
+    leader: Option<Leader>,
+    answer: oneshot::Receiver<CommitAnswer>,
+}
+
+impl PendingCommit {
+    /// Waits for the answer.
+    pub(super) async fn answer(&mut self) -> CommitAnswer {
+        if let Some(leader) = self.leader.take() {
+            Box::pin(leader.lead()).await;
+        }
+        (&mut self.answer).await.unwrap_or_else(|_| Err(WorldError::Fenced("the worker stopped".into())))
+    }
+}
+
 /// A batch is in progress until this is dropped.
 struct BatchGuard<'a>(&'a Committer, u64);
 
@@ -98,6 +115,12 @@ impl Committer {
     ///
     /// The turn is queued at once, and not when the future is polled, so that no run's task keeps a copy of it.
     pub(super) fn commit(self: &Arc<Self>, turn: Turn) -> impl Future<Output = CommitAnswer> + Send + use<> {
+        let mut pending = self.send(turn);
+        async move { pending.answer().await }
+    }
+
+    /// As [`commit`](Self::commit), but the answer is awaited with [`PendingCommit::answer`].
+    pub(super) fn send(self: &Arc<Self>, turn: Turn) -> PendingCommit {
         let (answer, wait) = oneshot::channel();
         let is_leader = {
             let mut queue = self.queue.lock();
@@ -106,13 +129,7 @@ impl Committer {
             queue.leaders += usize::from(is_leader);
             is_leader
         };
-        let leader = is_leader.then(|| Leader(self.clone()));
-        async move {
-            if let Some(leader) = leader {
-                Box::pin(leader.lead()).await;
-            }
-            wait.await.unwrap_or_else(|_| Err(WorldError::Fenced("the worker stopped".into())))
-        }
+        PendingCommit { leader: is_leader.then(|| Leader(self.clone())), answer: wait }
     }
 
     /// Commits the turns of a batch. Returns a final result for each turn, or that it leaves the batch.

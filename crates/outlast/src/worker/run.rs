@@ -29,6 +29,8 @@ pub(super) mod fact;
 
 pub(super) mod turn;
 
+mod sent_turn;
+
 mod parts;
 
 mod skipped_turns;

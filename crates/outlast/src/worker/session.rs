@@ -53,6 +53,7 @@ use super::read_all::read_history;
 use super::run::machine_cache::MachineCache;
 use super::settings::Settings;
 use super::stream_writer::StreamWriter;
+use crate::authoring::attempt_services::{AttemptReports, AttemptServices};
 use crate::client::Client;
 use crate::ids;
 use crate::replay::panic_text;
@@ -85,8 +86,6 @@ pub(super) struct Session {
     pub(super) claims: ClaimCounter,
     /// The heartbeat details that the next beat sends to the world.
     pub(super) heartbeats: Arc<Heartbeats>,
-    /// Sends the chunks of the attempts to the world.
-    pub(super) stream_writer: Arc<StreamWriter>,
     /// Whether the world applies outboxes only when [`World::deliver`] is called.
     pub(super) has_deferred_effects: bool,
     /// The rules that new runs get, according to the last beat.
@@ -94,11 +93,18 @@ pub(super) struct Session {
     /// Whether the number of held runs, according to the last beat, differed from the number of live runs.
     held_count_differed: AtomicBool,
     pub(super) attempt_ids: AttemptIds,
-    /// The client of the steps.
-    pub(super) client: Arc<Client>,
+    /// What the session's attempts use.
+    pub(super) attempt_services: Arc<AttemptServices>,
     /// The claims that waiters for an idle worker have requested, and the results of all claims.
     pub(super) idle_checks: IdleChecks,
     live: Mutex<LiveRuns>,
+}
+
+/// What the attempts of a session use.
+fn attempt_services(world: &Arc<dyn World>, settings: &Settings, reports: AttemptReports) -> AttemptServices {
+    let codec = settings.codec.clone();
+    let client = Client::of_worker(settings.client_world(world), codec.clone());
+    AttemptServices { clock: world.clock(), codec, client, reports: Some(reports) }
 }
 
 /// Counts the claims of a session. At most one is in progress.
@@ -158,13 +164,15 @@ impl Session {
         };
         settings.outage.answered(Call::Join);
         let (runtime, lost) = (Handle::current(), CancellationToken::new());
-        let client = Arc::new(Client::of_worker(settings.client_world(&world), settings.codec.clone()));
         let (clock, cached_max) = (world.clock(), settings.cached_max);
         let committer = Committer::new(world.clone(), id, runtime.clone(), settings.clone(), lost.clone());
-        let outage = settings.outage.clone();
-        let metrics = settings.metrics.clone();
+        let (outage, metrics) = (settings.outage.clone(), settings.metrics.clone());
         let stream_writer =
             StreamWriter::new(world.clone(), id, runtime.clone(), outage, lost.clone(), metrics);
+        let heartbeats = Arc::<Heartbeats>::default();
+        let reports =
+            AttemptReports { heartbeats: heartbeats.clone(), stream_writer: Arc::new(stream_writer) };
+        let attempt_services = Arc::new(attempt_services(&world, &settings, reports));
         let session = Arc::new(Self {
             id,
             joined_at: clock.now(),
@@ -180,13 +188,12 @@ impl Session {
             hand_back_requested: Notify::new(),
             hand_back_busy: Mutex::default(),
             claims: ClaimCounter::default(),
-            heartbeats: Arc::default(),
-            stream_writer: Arc::new(stream_writer),
+            heartbeats,
             has_deferred_effects: world.describe().effects == Effects::Deferred,
             rules: AtomicU32::new(1),
             held_count_differed: AtomicBool::new(false),
             attempt_ids: AttemptIds::new(id),
-            client,
+            attempt_services,
             idle_checks: IdleChecks::default(),
             live: Mutex::default(),
             world,

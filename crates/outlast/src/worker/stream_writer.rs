@@ -9,9 +9,11 @@
 //! chunks have ordinals, so the world stores them once.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use outlast_core::limits::{
     PACK_CHUNKS_MAX, STREAM_BUFFER_BYTES_MAX, STREAM_CHUNKS_MAX, STREAM_WRITE_BYTES_MAX,
 };
@@ -200,6 +202,12 @@ fn attempt_ended() -> WorldError {
     WorldError::fenced("the attempt has ended; write before the step returns")
 }
 
+fn world_panicked() -> WorldError {
+    WorldError::corrupt(
+        "the world panicked while it wrote to a stream; the panic is in the log of this process",
+    )
+}
+
 /// A caller that waits for a change of a buffer, until this is dropped.
 struct WaitingGuard<'a> {
     buffer: &'a AttemptBuffer,
@@ -295,10 +303,12 @@ impl StreamWriter {
                 return;
             }
             let writes = left.iter().map(|queued| queued.write.clone()).collect();
+            let call = AssertUnwindSafe(async { self.world.write_chunks(self.session, writes).await });
             let answers = tokio::select! {
                 biased;
                 () = self.lost.cancelled() => Err(WorldError::fenced("the worker has lost its session")),
-                answers = self.world.write_chunks(self.session, writes) => answers,
+                // Without an answer the attempts of these writes would never end.
+                answers = call.catch_unwind() => answers.unwrap_or_else(|_| Err(world_panicked())),
             };
             left = self.give_answers(left, answers);
             if !left.is_empty() {

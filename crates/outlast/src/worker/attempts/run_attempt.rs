@@ -36,7 +36,7 @@ pub(super) async fn run_attempt(
     if !info.begin() {
         return None;
     }
-    let began_at = info.clock.now();
+    let began_at = info.services.clock.now();
     let result = match permitted {
         Ok(()) => match trace::attempt_span(&info) {
             span if span.is_disabled() => run_step(call, input, &policy, &info).await,
@@ -45,10 +45,10 @@ pub(super) async fn run_attempt(
         },
         Err(cancelled) => Err(cancelled),
     };
-    let ended_at = info.clock.now();
+    let ended_at = info.services.clock.now();
     running.step.metric.attempts.of(outcome_label(&result)).metric.time(ended_at.since(began_at));
     // The attempt has ended when its last chunk was accepted.
-    let at = if info.finish_streams().await { info.clock.now() } else { ended_at };
+    let at = if info.finish_streams().await { info.services.clock.now() } else { ended_at };
     info.permits.lock().clear();
     // Since rules 2, an input that the code cannot decode does not count as an attempt.
     let has_failed = result.as_ref().is_err_and(|error| !error.is_stuck(rules));
@@ -169,13 +169,13 @@ fn poll_step_code(
 
 /// Completes when the attempt has exceeded its timeout or its heartbeat timeout. Returns the failure's message.
 async fn wait_for_timeout(policy: &Policy, info: &AttemptInfo) -> String {
-    let began_at = info.clock.now();
+    let began_at = info.services.clock.now();
     let end = policy.timeout.map_or(Timestamp::NEVER, |limit| began_at.plus(limit));
     loop {
         let heartbeat_at = info.last_heartbeat_at().unwrap_or(began_at);
         let heartbeat_end =
             policy.heartbeat_timeout.map_or(Timestamp::NEVER, |limit| heartbeat_at.plus(limit));
-        let now = info.clock.now();
+        let now = info.services.clock.now();
         if now >= end {
             let limit = text_of(policy.timeout);
             return format!("the attempt took longer than its timeout of {limit}");
@@ -184,7 +184,7 @@ async fn wait_for_timeout(policy: &Policy, info: &AttemptInfo) -> String {
             let limit = text_of(policy.heartbeat_timeout);
             return format!("the attempt had no heartbeat for longer than its heartbeat timeout of {limit}");
         }
-        drop(info.clock.sleep_until(end.min(heartbeat_end)).await);
+        drop(info.services.clock.sleep_until(end.min(heartbeat_end)).await);
     }
 }
 

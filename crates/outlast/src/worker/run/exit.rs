@@ -34,7 +34,7 @@ impl Exit {
 #[derive(Debug)]
 pub(in crate::worker) struct ReleasedMachine {
     pub(in crate::worker) turn: TurnId,
-    pub(in crate::worker) machine: Machine,
+    pub(in crate::worker) machine: Box<Machine>,
 }
 
 /// A run that is to be marked as stuck, or released because it is paused.

@@ -19,9 +19,9 @@ use super::fact::{Fact, attempt_of};
 use super::mailbox::MailboxItem;
 use super::pending_retry::without_earlier_requests;
 use super::position::RunPosition;
+use super::sent_turn::SentDraft;
 use super::task::RunTask;
 use super::turn::Draft;
-use super::turn_metrics::TurnMetrics;
 use crate::replay::{Machine, PendingRetry};
 use crate::worker::attempts::{AttemptEnvironment, Attempts};
 use crate::worker::committer::retry_while_unavailable;
@@ -31,7 +31,8 @@ use crate::worker::session::Session;
 /// A live run with its machine.
 pub(in crate::worker) struct LiveRun<'a> {
     pub(super) task: &'a mut RunTask,
-    pub(super) machine: Machine,
+    /// In a box, because it is moved several times between the parts of the run's task.
+    pub(super) machine: Box<Machine>,
     pub(super) position: RunPosition,
     pub(super) attempts: Attempts,
     /// Steps that a lost worker may have attempted.
@@ -67,7 +68,11 @@ pub(in crate::worker) struct LiveRun<'a> {
 }
 
 impl<'a> LiveRun<'a> {
-    pub(in crate::worker) fn new(task: &'a mut RunTask, machine: Machine, position: RunPosition) -> Self {
+    pub(in crate::worker) fn new(
+        task: &'a mut RunTask,
+        machine: Box<Machine>,
+        position: RunPosition,
+    ) -> Self {
         let is_stopping = task.session.stopping.is_cancelled();
         let drops = task.session.settings.drops.clone();
         let read_position = position.consumed;
@@ -104,19 +109,23 @@ impl<'a> LiveRun<'a> {
         self.position.clone()
     }
 
-    /// Commits the start with the first turn, and works on the run until it exits. `on_committed` receives the result
-    /// of the first commit.
-    pub(in crate::worker) async fn begin(
+    /// Passes the start with the first turn to the committer.
+    pub(in crate::worker) fn send_start(
         &mut self,
         start: Box<Start>,
         draft: Draft,
+    ) -> Option<Box<SentDraft>> {
+        self.send_draft(draft, self.position.turn, BasedOn::Start(start))
+    }
+
+    /// Waits for the commit of the start, and works on the run until it exits. `on_committed` receives the result of
+    /// the first commit.
+    pub(in crate::worker) async fn begin(
+        &mut self,
+        mut sent: Box<SentDraft>,
         on_committed: impl FnOnce(Result<Committed, WorldError>),
     ) -> Exit {
-        let (turn, rest, then) = self.build_turn(draft, self.position.turn, BasedOn::Start(start));
-        let (events, columns) = (turn.events.len() as u64, turn.held_columns());
-        let counted = TurnMetrics::of(&turn, self.machine.run_state().workflow(), &[]);
-        let commit = self.task.session.committer.commit(turn);
-        let committed = commit.await;
+        let committed = sent.first.commit.answer().await;
         let is_done = matches!(committed, Ok(Committed::Done));
         if committed.as_ref().is_err_and(WorldError::is_transient) {
             // The world may have committed it before the response was lost; then no task here knows the run.
@@ -126,12 +135,11 @@ impl<'a> LiveRun<'a> {
         if !is_done {
             return Exit::Ended;
         }
-        self.count_turn(counted);
-        self.position.seq = events;
-        self.position.columns = columns;
-        let facts = match self.commit_rest(rest).await {
+        self.count_turn(sent.first.counted.take());
+        self.position = sent.first.position.clone();
+        let facts = match self.commit_rest(&mut sent.rest).await {
             Ok(Some(facts)) => Ok(facts),
-            Ok(None) => self.after_commit(then),
+            Ok(None) => self.after_commit(sent.then),
             Err(exit) => Err(exit),
         };
         self.run_until_exit(facts).await
@@ -281,18 +289,14 @@ impl<'a> LiveRun<'a> {
             settings.prepare(step, is_maybe_attempted)
         });
         let environment = AttemptEnvironment {
-            clock: &session.clock,
-            codec: &settings.codec,
+            services: &session.attempt_services,
             runtime: &session.runtime,
             meter: &settings.meter,
             metrics: &settings.metrics,
             headers: self.machine.headers(),
             requester: &self.machine.requester(),
-            client: &session.client,
             ids: &session.attempt_ids,
             world: &session.world,
-            heartbeats: &session.heartbeats,
-            stream_writer: &session.stream_writer,
             rules: self.machine.rules(),
             outcomes: &self.task.mailbox.outcomes,
         };
@@ -322,7 +326,7 @@ impl<'a> LiveRun<'a> {
     async fn next_facts(&mut self) -> Result<Vec<Fact>, Exit> {
         let wakes = self.machine.wakes();
         let due = self.next_due();
-        let clock = self.task.session.clock.clone();
+        let clock = &self.task.session.clock;
         let timer = async {
             match due {
                 Some(due) => drop(clock.sleep_until(due).await),
@@ -355,8 +359,10 @@ impl<'a> LiveRun<'a> {
         }
         let due = self.next_due();
         if due.is_some_and(|due| due <= self.task.session.clock.now()) {
-            // A message that was accepted before the timer was due must be delivered before it.
-            let inbox = read_inbox(&self.task.session, self.task.run, self.position.consumed).await?;
+            // A message that was accepted before the timer was due must be delivered before it. Boxed because it would
+            // enlarge the state of every run.
+            let inbox =
+                Box::pin(read_inbox(&self.task.session, self.task.run, self.position.consumed)).await?;
             let is_inbox_complete = inbox.len() < INBOX_READ_MAX;
             self.accept_messages(inbox, &mut facts);
             if is_inbox_complete {

@@ -20,7 +20,7 @@ pub(in crate::worker) struct MachineCache {
 struct CachedMachine {
     turn: TurnId,
     used: u64,
-    machine: Machine,
+    machine: Box<Machine>,
 }
 
 impl MachineCache {
@@ -39,14 +39,19 @@ impl MachineCache {
     }
 
     /// Removes the run's machine. Returns it if it is as it was after `turn`, and drops an older one.
-    pub(in crate::worker) fn take(&mut self, run: RunId, turn: TurnId) -> Option<Machine> {
+    pub(in crate::worker) fn take(&mut self, run: RunId, turn: TurnId) -> Option<Box<Machine>> {
         let cached = self.by_run.remove(&run)?;
         self.by_use.remove(&cached.used);
         (cached.turn == turn).then_some(cached.machine)
     }
 
     /// Adds the run's machine as it is after `turn`. Returns the machine that is evicted.
-    pub(in crate::worker) fn put(&mut self, run: RunId, turn: TurnId, machine: Machine) -> Option<Machine> {
+    pub(in crate::worker) fn put(
+        &mut self,
+        run: RunId,
+        turn: TurnId,
+        machine: Box<Machine>,
+    ) -> Option<Box<Machine>> {
         if self.limit == 0 {
             return Some(machine);
         }

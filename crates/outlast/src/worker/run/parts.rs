@@ -18,24 +18,7 @@ use outlast_core::{
     TokenChanges, Turn, TurnColumns, TurnId, WorkflowWrites,
 };
 
-use super::exit::Exit;
-use super::fact::Fact;
-use super::live_run::LiveRun;
 use crate::ids;
-
-impl LiveRun<'_> {
-    /// Commits the other parts of a turn. If the world refuses one because the run has changed, returns the facts from
-    /// which the next turn is to be computed.
-    pub(super) async fn commit_rest(&mut self, rest: Vec<Turn>) -> Result<Option<Vec<Fact>>, Exit> {
-        for part in rest {
-            // Boxed because it is rare and large, and would enlarge the state of every run.
-            if let Some(facts) = Box::pin(self.commit(part, &[], 0)).await? {
-                return Ok(Some(facts));
-            }
-        }
-        Ok(None)
-    }
-}
 
 /// The consumed messages and timers, and the sent messages, that belong to the first part of a turn.
 #[derive(Clone, Copy, Default)]

@@ -46,7 +46,7 @@ impl LiveRun<'_> {
         }
         replayed.take_pending_outbox_of(&mut self.machine);
         self.machine.drop_here();
-        self.machine = replayed;
+        *self.machine = replayed;
         Ok(())
     }
 

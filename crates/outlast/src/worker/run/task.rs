@@ -16,6 +16,7 @@ use super::live_run::LiveRun;
 use super::mailbox::{Mailbox, PendingStart};
 use super::pending_retry::{split_for_retry, without_earlier_requests};
 use super::position::RunPosition;
+use super::turn::EVENTS_OF_MOST_TURNS;
 use super::turn_metrics::run_time;
 use crate::clock::monotonic;
 use crate::ids;
@@ -107,18 +108,19 @@ impl RunTask {
     }
 
     /// Computes the first turn of a run that starts here.
-    fn compute_first_turn(&self, start: &Start, at: Timestamp) -> Result<(Machine, Vec<Event>), Stuck> {
+    fn compute_first_turn(&self, start: &Start, at: Timestamp) -> Result<(Box<Machine>, Vec<Event>), Stuck> {
         let _computing = self.mailbox.begin_computing(monotonic());
         let event = start.event();
         let settings = &self.session.settings;
         let mut machine = match &event {
             Event::RunStarted(started) => {
-                Machine::new(self.run, started, settings.code.clone(), &settings.codec, at)?
+                Box::new(Machine::new(self.run, started, settings.code.clone(), &settings.codec, at)?)
             }
             _ => return Err(no_start_event(self.run)),
         };
         machine.drop_in_background(settings.drops.clone());
-        let mut events = vec![event];
+        let mut events = Vec::with_capacity(EVENTS_OF_MOST_TURNS);
+        events.push(event);
         machine.begin(&mut events)?;
         match machine.cannot_attempt(&*settings.code) {
             Some(stuck) => Err(stuck),
@@ -129,7 +131,7 @@ impl RunTask {
     /// Commits the start with the first turn, and works on the run.
     async fn begin(
         &mut self,
-        machine: Machine,
+        machine: Box<Machine>,
         events: Vec<Event>,
         at: Timestamp,
         start: Box<Start>,
@@ -144,7 +146,8 @@ impl RunTask {
             drop(live);
             return self.start_without_turn(start, answer).await;
         };
-        let exit = live.begin(start, draft, |committed| {
+        let Some(sent) = live.send_start(start, *draft) else { return None };
+        let exit = live.begin(sent, |committed| {
             // The caller may be gone; the run is started anyway.
             let _ = answer.send(start_answer(started, committed));
         });
@@ -224,7 +227,7 @@ impl RunTask {
         mut claimed_run: ClaimedRun,
         inbox: &[Message],
         is_ending_without_code: bool,
-    ) -> Result<(Machine, Option<Box<PendingRetry>>), Exit> {
+    ) -> Result<(Box<Machine>, Option<Box<PendingRetry>>), Exit> {
         let meter = &self.session.settings.meter;
         let claimed = &claimed_run.claimed;
         if let ClaimedHistory::Unreadable(reason) = &claimed.history {
@@ -251,10 +254,10 @@ impl RunTask {
         if is_ending_without_code {
             let settings = &self.session.settings;
             let machine = Machine::restore(run, history, settings.code.clone(), &settings.codec);
-            return machine.map(|machine| (machine, None)).map_err(Exit::Stuck);
+            return machine.map(|machine| (Box::new(machine), None)).map_err(Exit::Stuck);
         }
         let (history, pending_retry) = split_for_retry(self, history, inbox).await?;
-        Ok((machine_from(self, history, is_fresh, "claim")?, pending_retry))
+        Ok((Box::new(machine_from(self, history, is_fresh, "claim")?), pending_retry))
     }
 
     /// Ends the run if it shall end and the end needs no code of its workflow: for example, because it was terminated.

@@ -13,14 +13,10 @@ use outlast_core::{
     Stuck, StuckReason, Then, Timestamp, Turn, TurnColumns, TurnId, WorldError,
 };
 
-use super::compensate::begins_compensating;
 use super::exit::Exit;
-use super::fact::{Fact, FactKind, attempt_of};
+use super::fact::{Fact, FactKind};
 use super::live_run::{LiveRun, read_inbox};
 use super::parts::{self, FirstPart};
-use super::position::RunPosition;
-use super::skipped_turns;
-use super::turn_log::TurnLog;
 use super::turn_metrics::TurnMetrics;
 use crate::authoring::attempt::StopReason;
 use crate::clock::monotonic;
@@ -28,7 +24,10 @@ use crate::ids;
 use crate::replay::Delivery;
 use crate::telemetry::trace;
 use crate::worker::attempts::attempt_end::FailedAttempt;
-use crate::worker::attempts::{cancelled_operations, dropped_steps};
+use crate::worker::committer::PendingCommit;
+
+/// The number of events of most turns: an outcome, and a request or the end of the run.
+pub(super) const EVENTS_OF_MOST_TURNS: usize = 2;
 
 /// A computed turn, before it is committed.
 pub(in crate::worker) struct Draft {
@@ -36,13 +35,13 @@ pub(in crate::worker) struct Draft {
     pub(super) events: Vec<Event>,
     consumed: u64,
     fired_until: Option<Timestamp>,
-    is_cancel: bool,
+    pub(super) is_cancel: bool,
     /// Whether a wake may have ended the pause of a step.
-    wakes_step: bool,
+    pub(super) wakes_step: bool,
     /// The number of operations that the run had requested before this turn.
-    ops_before: u64,
+    pub(super) ops_before: u64,
     /// The failed attempts that it was computed from.
-    failed: Vec<FailedAttempt>,
+    pub(super) failed: Vec<FailedAttempt>,
     /// What the first part contains, if the turn is committed in parts.
     first_part: FirstPart,
 }
@@ -51,7 +50,7 @@ impl Draft {
     fn new(at: Timestamp, consumed: u64, ops_before: u64) -> Self {
         Self {
             at,
-            events: Vec::new(),
+            events: Vec::with_capacity(EVENTS_OF_MOST_TURNS),
             consumed,
             fired_until: None,
             is_cancel: false,
@@ -65,8 +64,8 @@ impl Draft {
 
 impl LiveRun<'_> {
     /// The draft of the first turn, whose events are computed already. Fails if this build cannot commit it.
-    pub(in crate::worker) async fn first_draft(&mut self, events: Vec<Event>) -> Result<Draft, Exit> {
-        let mut draft = Draft { events, ..Draft::new(self.position.at, 0, 0) };
+    pub(in crate::worker) async fn first_draft(&mut self, events: Vec<Event>) -> Result<Box<Draft>, Exit> {
+        let mut draft = Box::new(Draft { events, ..Draft::new(self.position.at, 0, 0) });
         self.limit_history(&mut draft).map_err(Exit::Stuck)?;
         self.check_by_replay(&draft, true).await?;
         Ok(draft)
@@ -92,83 +91,32 @@ impl LiveRun<'_> {
             // Boxed because it is rare, and would enlarge the state of every run.
             Box::pin(self.correct_ends_of_replaced_runs(&mut facts)).await?;
         }
-        let mut draft = self.draft(facts, is_fresh).map_err(Exit::Stuck)?;
+        let draft = Box::new(self.draft(facts, is_fresh).map_err(Exit::Stuck)?);
         if let Err(exit) = self.check_by_replay(&draft, false).await {
             self.keep_unrecorded(draft.events, draft.ops_before, None);
             return Err(exit);
         }
-        let (is_cancel, wakes_step) = (draft.is_cancel, draft.wakes_step);
-        let ops_before = draft.ops_before;
-        let failed = std::mem::take(&mut draft.failed);
-        let (turn, rest, then) = self.build_turn(draft, ids::turn(), BasedOn::Turn(self.position.turn));
-        // A turn without events may still have tags to write, after a replay. It is also committed if it has read a wake of
-        // a step that waits for its next attempt: read again after a crash, the wake would skip another pause.
-        if turn.events.is_empty() && turn.outbox.is_none() && then == Then::Hold && !wakes_step {
-            return Ok(Vec::new());
-        }
-        // The attempts of a terminated run are not awaited. A queued step ends like this when it is dropped.
-        let is_terminated = matches!(turn.events.last(), Some(Event::RunTerminated { .. }));
-        let begins_compensating = begins_compensating(&turn.events);
-        let skipped = skipped_turns::of(&turn);
-        if let Some(facts) = self.commit(turn, &failed, ops_before).await? {
+        let based_on = BasedOn::Turn(self.position.turn);
+        let Some(mut sent) = self.send_draft(*draft, ids::turn(), based_on) else { return Ok(Vec::new()) };
+        if let Some(facts) = self.finish_commit(&mut sent.first).await? {
             return Ok(facts);
         }
-        if let Some(facts) = self.commit_rest(rest).await? {
+        if let Some(facts) = self.commit_rest(&mut sent.rest).await? {
             return Ok(facts);
         }
-        if let Some(skipped) = skipped {
+        if let Some(skipped) = sent.skipped.take() {
             // Boxed because it is rare, and would enlarge the state of every run.
             Box::pin(skipped.delete(&*self.task.session.world, self.task.run)).await;
         }
-        if is_cancel && !is_terminated || begins_compensating {
+        if sent.stops_attempts {
             self.ask_attempts_to_stop();
         }
+        let then = sent.then;
         if then == Then::Hold && self.machine.take_adopted() {
             // Boxed because it is rare, and would enlarge the state of every run.
             return Box::pin(self.after_adoption()).await;
         }
         self.after_commit(then)
-    }
-
-    /// Commits a turn, or a part of one. If the world refuses it because the run has changed, returns the facts from
-    /// which the turn is to be computed again.
-    pub(super) async fn commit(
-        &mut self,
-        turn: Turn,
-        failed: &[FailedAttempt],
-        ops_before: u64,
-    ) -> Result<Option<Vec<Fact>>, Exit> {
-        let position = RunPosition::after(&turn);
-        // If the turn is refused, its outcomes of attempts must not be lost. Messages and timers can be read again.
-        let outcomes: Vec<_> =
-            turn.events.iter().filter(|event| attempt_of(event).is_some()).cloned().collect();
-        let at = turn.at;
-        let (dropped, cancelled) = (dropped_steps(&turn.events), cancelled_operations(&turn.events));
-        let log = TurnLog::of(&turn, self.machine.requested_by(), failed);
-        let workflow = self.machine.run_state().workflow();
-        let counted = TurnMetrics::of(&turn, workflow, &self.ended_compensations);
-        let commit = self.task.session.committer.commit(turn);
-        match self.await_commit(commit).await {
-            Ok(_) => {}
-            Err(WorldError::Conflict(_)) => {
-                return Box::pin(self.facts_after_replay(outcomes, at, ops_before)).await.map(Some);
-            }
-            Err(error @ (WorldError::Fenced(_) | WorldError::Gone(_))) => return Err(Exit::Lost(error)),
-            Err(error) => {
-                self.keep_unrecorded(outcomes, ops_before, None);
-                return Err(Exit::Stuck(refused(&error)));
-            }
-        }
-        self.count_turn(counted);
-        self.apply_commit(position, &outcomes, &dropped);
-        self.pending_retry = None;
-        self.outcomes_in_inbox.clear();
-        if let Some(log) = log {
-            log.write(&self.task.session.settings);
-        }
-        cancelled.into_iter().for_each(|op| self.attempts.cancel_step(op));
-        dropped.into_iter().for_each(|op| self.attempts.drop_step(op));
-        Ok(None)
     }
 
     /// Counts a committed turn.
@@ -384,11 +332,8 @@ impl LiveRun<'_> {
     }
 
     /// Awaits a commit, and polls the attempts in the meantime.
-    async fn await_commit(
-        &mut self,
-        commit: impl Future<Output = Result<Committed, WorldError>>,
-    ) -> Result<Committed, WorldError> {
-        let mut commit = pin!(commit);
+    pub(super) async fn await_commit(&mut self, commit: &mut PendingCommit) -> Result<Committed, WorldError> {
+        let mut commit = pin!(commit.answer());
         while !self.attempts.is_empty() {
             let end = match select(commit.as_mut(), pin!(self.attempts.next())).await {
                 Either::Left((answer, _)) => return answer,
@@ -443,7 +388,7 @@ impl LiveRun<'_> {
         at: Timestamp,
         ops_before: u64,
     ) -> Result<Vec<Fact>, Exit> {
-        self.machine = match self.replayed(None, false).await {
+        *self.machine = match self.replayed(None, false).await {
             Ok(machine) => machine,
             Err(exit) => {
                 self.keep_unrecorded(outcomes, ops_before, None);
@@ -477,7 +422,7 @@ pub(super) fn outcome_for_parent(mut outcome: Outcome) -> Outcome {
 }
 
 /// Why a run is stuck whose turn the world refuses, and would refuse again.
-fn refused(error: &WorldError) -> Stuck {
+pub(super) fn refused(error: &WorldError) -> Stuck {
     let message = format!("the world refuses the run's turn: {error}");
     Stuck::new(StuckReason::Refused, message)
 }

@@ -33,7 +33,10 @@ impl LiveRun<'_> {
     pub(super) fn publish_outcomes(&self, facts: &[Fact]) {
         let outcomes = facts.iter().filter_map(|fact| fact.event(&self.machine));
         let outcomes = outcomes.filter(|event| !self.is_in_inbox(event));
-        self.task.mailbox.outcomes.set_delivered(outcomes.collect());
+        // Most turns have one fact. A vector that grows would have room for four.
+        let mut delivered = Vec::with_capacity(facts.len());
+        delivered.extend(outcomes);
+        self.task.mailbox.outcomes.set_delivered(delivered);
     }
 
     /// The outcomes of attempts that are not in the history: those of a turn that was not committed, and those of
