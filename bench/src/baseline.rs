@@ -96,6 +96,12 @@ impl ComparedPrograms {
     }
 }
 
+/// Waits until the disks have stored what the measurements before have written, which would slow the next one.
+fn flush_disks() {
+    // Without the command the first measurement of a round is slower, in both programs alternately.
+    let _ = Command::new("sync").status();
+}
+
 impl MeasuredProgram {
     /// Without figures.
     fn new(name: &'static str, program: PathBuf) -> Self {
@@ -104,6 +110,7 @@ impl MeasuredProgram {
 
     /// Runs one round of a workload.
     fn measure(&mut self, workload: &str, world: WorldKind, folder: &Path) -> Result<()> {
+        flush_disks();
         let mut command = Command::new(&self.program);
         command.args(["--only", workload, "--rounds", "1", "--json", "--world", &world.to_string()]);
         let shown = self.program.display();

@@ -2943,7 +2943,7 @@ BEGIN
     ), added AS (
         INSERT INTO "outlast".inbox (run, position, id, at, kind, name, op, outcome, codec, body, raw, headers, after_cancel)
         SELECT p.run, p.position, p.id, now_, p.kind, p.name, p.op, p.outcome, p.codec, p.body, p.raw, p.headers,
-            CASE WHEN p.kind = 'cancel' THEN p.was_cancelled END
+            p.was_cancelled
         FROM placed p WHERE p.is_accepted
     ), received AS (
         SELECT p.run, max(p.position) AS sent, coalesce(max(p.position) FILTER (WHERE p.kind = 'terminate'), 0) AS last_terminate,

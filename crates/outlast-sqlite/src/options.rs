@@ -104,7 +104,7 @@ pub struct SqliteUrl {
     /// How long a call waits for the write lock, if the URL sets it: `timeout=10`, in seconds.
     pub lock_timeout: Option<Duration>,
     /// How this process notices changes by other processes.
-    pub poll: HintMode,
+    pub hint_mode: HintMode,
 }
 
 impl SqliteUrl {
@@ -131,7 +131,8 @@ impl SqliteUrl {
                 "`{text}` names an in-memory database; use `memory:` for a world without a file"
             )));
         }
-        let mut url = Self { path: path.into(), sync: None, lock_timeout: None, poll: HintMode::default() };
+        let mut url =
+            Self { path: path.into(), sync: None, lock_timeout: None, hint_mode: HintMode::default() };
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             url.set(text, parameter)?;
         }
@@ -144,8 +145,8 @@ impl SqliteUrl {
             "sync=full" => self.sync = Some(Durability::Full),
             "sync=normal" => self.sync = Some(Durability::Normal),
             "doorbell=on" => {}
-            "doorbell=off" => self.poll = HintMode::PollOnly,
-            "poll=off" => self.poll = HintMode::SocketOnly,
+            "doorbell=off" => self.hint_mode = HintMode::PollOnly,
+            "poll=off" => self.hint_mode = HintMode::SocketOnly,
             other if other.starts_with("sync=") => {
                 return Err(WorldError::invalid(format!(
                     "unknown value `{other}` in `{text}`; write `sync=full` or `sync=normal`"
@@ -196,7 +197,7 @@ mod tests {
         ];
         for (text, path, sync) in cases {
             let url =
-                SqliteUrl { path: path.into(), sync, lock_timeout: None, poll: HintMode::SocketAndPoll };
+                SqliteUrl { path: path.into(), sync, lock_timeout: None, hint_mode: HintMode::SocketAndPoll };
             assert_eq!(SqliteUrl::parse(text), Ok(url), "{text}");
         }
     }
@@ -214,8 +215,12 @@ mod tests {
             ("?doorbell=off&sync=full", HintMode::PollOnly),
             ("?poll=off", HintMode::SocketOnly),
         ];
-        for (query, poll) in cases {
-            assert_eq!(SqliteUrl::parse(&format!("sqlite:shop.db{query}")).unwrap().poll, poll, "{query}");
+        for (query, hint_mode) in cases {
+            assert_eq!(
+                SqliteUrl::parse(&format!("sqlite:shop.db{query}")).unwrap().hint_mode,
+                hint_mode,
+                "{query}"
+            );
         }
     }
 

@@ -121,7 +121,7 @@ impl SqliteWorld {
         let ChangeSubscribers { change_signal, waiters, recently_started, watchers } = subscribers.clone();
         let change_watcher = match clock.is_virtual() {
             true => ChangeWatcher::disabled(),
-            false => ChangeWatcher::start(&settings, url.poll, file.clone(), subscribers)?,
+            false => ChangeWatcher::start(&settings, url.hint_mode, file.clone(), subscribers)?,
         };
         let readers = ReaderPool::start(&settings, file.clone())?;
         let (hint_sender, fair_lock) = (change_watcher.hint_sender(), FairLock::for_database(&path));

@@ -1,6 +1,6 @@
 //! The mark `is_cancel_requested` of a run, and what a sender learns of it.
 
-use outlast_core::Sent;
+use outlast_core::{MessageBody, Sent};
 
 use super::Case;
 use super::turn_ext::{TurnExt, wait};
@@ -19,6 +19,22 @@ pub async fn a_second_cancel_is_told_of_the_first(case: Case) {
     assert_eq!(case.try_send(second.clone()).await, sent(3, true));
     assert_eq!(case.try_send(first).await, sent(2, false), "a repeat is answered as the first time");
     assert_eq!(case.try_send(second).await, sent(3, true));
+}
+
+/// A message that was sent before the cancel is answered as the first time when it is sent again after it.
+pub async fn a_message_repeated_after_a_cancel_is_answered_as_before(case: Case) {
+    let run = case.start("wf").await;
+    let wake = case.new_message_of(run, MessageBody::Wake { op: None });
+    let messages = [wake, case.new_message(run, "x"), case.new_message_of(run, MessageBody::Resume)];
+    let mut before = Vec::new();
+    for message in &messages {
+        before.push(case.try_send(message.clone()).await);
+    }
+    case.try_send(case.new_cancel(run)).await.unwrap();
+    for (message, before) in messages.into_iter().zip(before) {
+        assert!(!before.as_ref().unwrap().cancel_was_requested);
+        assert_eq!(case.try_send(message).await, before);
+    }
 }
 
 /// Two cancels in one call get different answers.

@@ -514,6 +514,7 @@ macro_rules! suite {
             }
             cancels {
                 a_second_cancel_is_told_of_the_first,
+                a_message_repeated_after_a_cancel_is_answered_as_before,
                 of_two_cancels_in_one_call_the_second_is_told,
                 a_turn_that_was_asked_to_stop_sets_the_mark,
                 a_cancel_repeated_after_the_end_is_answered_as_before,

@@ -5,6 +5,11 @@ use std::path::Path;
 /// The byte of the `-shm` file that SQLite locks while a connection writes.
 const WRITE_LOCK_BYTE: u64 = 120;
 
+/// How often the list of locks is read if it does not contain the lock. It is read in pieces: a line is left out if
+/// others before it are removed between two of them.
+#[cfg(target_os = "linux")]
+const READS_MAX: usize = 5;
+
 /// The holder of a write lock, for a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LockHolder {
@@ -40,8 +45,10 @@ fn find(path: &Path) -> Option<LockHolder> {
     use crate::connection::opened_file::with_suffix;
 
     let inode = with_suffix(path, "-shm").metadata().ok()?.ino();
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    let process = write_lock_owner(&locks, inode)?;
+    let process = (0..READS_MAX).find_map(|_| {
+        let locks = std::fs::read_to_string("/proc/locks").ok()?;
+        write_lock_owner(&locks, inode)
+    })?;
     Some(if process == std::process::id() { LockHolder::ThisProcess } else { LockHolder::Process(process) })
 }
 
