@@ -2,7 +2,7 @@
 //!
 //! Figures of different times cannot be compared, because the load of the machine changes. So both programs make each
 //! measurement one after the other, each in a new process and in the same place. They alternate in which of them is
-//! first, since the first measurement affects the second one.
+//! first, since a measurement affects the next one.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -84,6 +84,9 @@ impl ComparedPrograms {
     ) -> Result<()> {
         let Self { this, other } = self;
         let (first, second) = if round.is_multiple_of(2) { (other, this) } else { (this, other) };
+        // The first measurement after one of this process is often slower by a third, whichever program makes it. It is
+        // not counted.
+        first.report(workload, world, folder)?;
         first.measure(workload, world, folder)?;
         second.measure(workload, world, folder)
     }
@@ -108,8 +111,19 @@ impl MeasuredProgram {
         Self { name, program, figures: BTreeMap::new() }
     }
 
-    /// Runs one round of a workload.
+    /// Runs one round of a workload, and adds its figures.
     fn measure(&mut self, workload: &str, world: WorldKind, folder: &Path) -> Result<()> {
+        match self.report(workload, world, folder)? {
+            Some(printed) => self.add(&printed),
+            None => {
+                eprintln!("  {}: the program lacks {workload}", self.name);
+                Ok(())
+            }
+        }
+    }
+
+    /// Runs one round of a workload, and returns what the program prints; `None` if it lacks the workload.
+    fn report(&self, workload: &str, world: WorldKind, folder: &Path) -> Result<Option<Vec<u8>>> {
         flush_disks();
         let mut command = Command::new(&self.program);
         command.args(["--only", workload, "--rounds", "1", "--json", "--world", &world.to_string()]);
@@ -118,13 +132,12 @@ impl MeasuredProgram {
         let output = output.map_err(|error| format!("`{shown}` cannot be started: {error}"))?;
         let errors = String::from_utf8_lossy(&output.stderr);
         if errors.contains(UNKNOWN) {
-            eprintln!("  {}: the program lacks {workload}", self.name);
-            return Ok(());
+            return Ok(None);
         }
         if !output.status.success() {
             return Err(format!("`{shown}` ended with {} at {workload}:\n{errors}", output.status).into());
         }
-        self.add(&output.stdout)
+        Ok(Some(output.stdout))
     }
 
     /// Adds the figures of a report.
