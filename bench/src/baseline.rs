@@ -2,7 +2,7 @@
 //!
 //! Figures of different times cannot be compared, because the load of the machine changes. So both programs make each
 //! measurement one after the other, each in a new process and in the same place. They alternate in which of them is
-//! first, since a measurement affects the next one.
+//! first, since a measurement affects the next one; the first measurement of each round is repeated and not counted.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

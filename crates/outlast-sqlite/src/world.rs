@@ -414,7 +414,7 @@ impl World for SqliteWorld {
     async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
         let _busy = self.clock.busy();
         check_batch(turns.len())?;
-        let mut encoded = self.spare_batches.take();
+        let mut encoded = self.spare_batches.take(turns.len());
         encoded.extend(turns.iter().map(|turn| EncodedTurn::encode(session, turn)));
         let starts =
             || turns.iter().enumerate().filter(|(_, turn)| matches!(turn.based_on, BasedOn::Start(_)));

@@ -8,7 +8,8 @@
 -- run can read, its host and its process. A message that a turn sends is accepted even if the holder of its receiver
 -- cannot read it. `limits_` are the number of unread messages, and the number of unread and kept ones, at which an
 -- inbox is full. A payload for a hook that the run waits for is accepted even if too many are kept, because the run may
--- need it to consume them. The messages contain none twice.
+-- need it to consume them. The messages contain none twice. `after_cancel` of a message is whether the run was asked to
+-- stop before it arrived: a repetition is answered as the first time.
 --
 -- A pause sets bit 1 of the run's marks, and a resume or a cancel clears it. A run that was asked to stop, or that
 -- compensates (bit 2), is not paused: the answer is `full`. A paused run that no session holds is ready at its deadline,

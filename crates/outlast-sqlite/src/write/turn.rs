@@ -91,8 +91,10 @@ impl EncodedTurn {
 pub(crate) struct SpareBatches(Mutex<Vec<Vec<EncodedTurn>>>);
 
 impl SpareBatches {
-    pub(crate) fn take(&self) -> Vec<EncodedTurn> {
-        self.0.lock().pop().unwrap_or_default()
+    /// An empty vector for a batch of this many turns.
+    pub(crate) fn take(&self, turns: usize) -> Vec<EncodedTurn> {
+        let spare = if turns >= LARGE_BATCH { self.0.lock().pop() } else { None };
+        spare.unwrap_or_else(|| Vec::with_capacity(turns))
     }
 
     /// Keeps the vector of a batch that was written.

@@ -245,6 +245,7 @@ pub(crate) struct AttemptInfo {
     pub(crate) workflow: Arc<str>,
     /// The tags of that run.
     pub(crate) tags: Tags,
+    /// What it shares with all attempts of the session.
     pub(crate) services: Arc<AttemptServices>,
     pub(crate) attempt: u32,
     /// Whether it is certain that no other attempt was made before.
@@ -257,7 +258,7 @@ pub(crate) struct AttemptInfo {
     pub(crate) permits: Mutex<Vec<OwnedSemaphorePermit>>,
     /// The held run and its operation, to which heartbeats and streams belong. For a queued step these differ from the
     /// run and operation that requested it.
-    pub(crate) held: (RunId, OpNumber),
+    pub(crate) held_operation: (RunId, OpNumber),
     /// The heartbeat details of an earlier attempt, encoded.
     pub(crate) earlier_details: Option<Payload>,
     /// What it has written to streams and the world has not accepted; empty if it has written nothing.
@@ -319,7 +320,7 @@ impl AttemptInfo {
             is_maybe_attempted: false,
             is_at_most_once: false,
             permits: Mutex::default(),
-            held: (RunId::from_bits(0), OpNumber(0)),
+            held_operation: (RunId::from_bits(0), OpNumber(0)),
             earlier_details: None,
             stream_buffer: OnceLock::new(),
             transaction: None,
@@ -352,7 +353,7 @@ impl AttemptInfo {
     pub(crate) async fn write_chunk(&self, write: ChunkWrite) -> Result<(), WorldError> {
         let Some(reports) = &self.services.reports else { return Ok(()) };
         let buffer = self.stream_buffer.get_or_init(Arc::default);
-        reports.stream_writer.write(self.writing(), buffer, write).await
+        reports.stream_writer.write(self.writing_attempt(), buffer, write).await
     }
 
     /// Writes a chunk without waiting. Returns false if the attempt's buffer has no room, or the attempt cannot write.
@@ -360,11 +361,11 @@ impl AttemptInfo {
     pub(crate) fn write_chunk_now(&self, write: ChunkWrite) -> bool {
         let Some(reports) = &self.services.reports else { return false };
         let buffer = self.stream_buffer.get_or_init(Arc::default);
-        reports.stream_writer.write_now(self.writing(), buffer, write)
+        reports.stream_writer.write_now(self.writing_attempt(), buffer, write)
     }
 
-    fn writing(&self) -> WritingAttempt {
-        let (run, op) = self.held;
+    fn writing_attempt(&self) -> WritingAttempt {
+        let (run, op) = self.held_operation;
         WritingAttempt { run, op, id: self.id }
     }
 
@@ -427,7 +428,7 @@ impl AttemptInfo {
         {
             // Encoded here, by the step's own code, and not by the thread that renews the session: a codec may be slow.
             if let Some(encoded) = self.encode_guarded(details.clone()) {
-                let (run, op) = self.held;
+                let (run, op) = self.held_operation;
                 reports.heartbeats.put(run, op, self.attempt, encoded);
             }
         }
@@ -471,7 +472,7 @@ impl AttemptInfo {
 
 impl Drop for AttemptInfo {
     fn drop(&mut self) {
-        let (run, op) = self.held;
+        let (run, op) = self.held_operation;
         if let Some(AttemptReports { heartbeats, .. }) = &self.services.reports
             && self.signals.heartbeat.get_mut().is_some()
         {

@@ -1,4 +1,5 @@
-//! What all attempts of a session use.
+//! The clock, codec, client and report channels that the attempts of one session share. They are behind one pointer,
+//! because every attempt has a copy of it.
 
 use std::sync::Arc;
 
@@ -31,6 +32,16 @@ pub(crate) struct AttemptReports {
 }
 
 impl AttemptServices {
+    /// Those of a session.
+    pub(crate) fn of_session(
+        client: Client,
+        clock: &Arc<dyn Clock>,
+        codec: &Arc<dyn Codec>,
+        reports: AttemptReports,
+    ) -> Self {
+        Self { clock: clock.clone(), codec: codec.clone(), client, reports: Some(reports) }
+    }
+
     /// Those of a unit test of a step.
     pub(crate) fn of_unit_test() -> Self {
         Self::with_client(Client::new(Arc::new(MemoryWorld::new(Arc::new(SystemClock)))))

@@ -341,8 +341,8 @@ fn attempt_info(
     let transaction = prepared.is_transactional.then(|| {
         Arc::new(AttemptTransaction::new(environment.world.clone(), environment.ids.session, run, step))
     });
-    let held = (run, step.op);
-    let (run, op) = requested_by.unwrap_or(held);
+    let held_operation = (run, step.op);
+    let (run, op) = requested_by.unwrap_or(held_operation);
     let info = AttemptInfo {
         run,
         op,
@@ -357,7 +357,7 @@ fn attempt_info(
         is_maybe_attempted: prepared.is_maybe_attempted,
         is_at_most_once: step.policy.is_at_most_once,
         permits: Mutex::default(),
-        held,
+        held_operation,
         earlier_details: step.details.clone(),
         stream_buffer: OnceLock::new(),
         transaction,

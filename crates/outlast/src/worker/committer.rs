@@ -115,12 +115,13 @@ impl Committer {
     ///
     /// The turn is queued at once, and not when the future is polled, so that no run's task keeps a copy of it.
     pub(super) fn commit(self: &Arc<Self>, turn: Turn) -> impl Future<Output = CommitAnswer> + Send + use<> {
-        let mut pending = self.send(turn);
+        let mut pending = self.submit(turn);
         async move { pending.answer().await }
     }
 
-    /// As [`commit`](Self::commit), but the answer is awaited with [`PendingCommit::answer`].
-    pub(super) fn send(self: &Arc<Self>, turn: Turn) -> PendingCommit {
+    /// As [`commit`](Self::commit), but the answer is awaited with [`PendingCommit::answer`]: at once, because it may be
+    /// the caller that commits the waiting turns.
+    pub(super) fn submit(self: &Arc<Self>, turn: Turn) -> PendingCommit {
         let (answer, wait) = oneshot::channel();
         let is_leader = {
             let mut queue = self.queue.lock();
@@ -280,7 +281,7 @@ impl Leader {
         let taken = self.0.queue.lock().take(self.0.commit_concurrency);
         let Some(Batch { number, turns, answers }) = taken else { return false };
         let batch = BatchGuard(&self.0, number);
-        // Only worlds with several concurrent commits report blocked turns.
+        // With one commit at a time a world reports no blocked turns.
         let contended: Vec<RunId> = if self.0.commit_concurrency > 1 {
             turns.iter().map(contended_run).collect()
         } else {

@@ -29,7 +29,7 @@ pub(super) mod fact;
 
 pub(super) mod turn;
 
-mod sent_turn;
+mod submitted_turn;
 
 mod parts;
 

@@ -100,13 +100,6 @@ pub(super) struct Session {
     live: Mutex<LiveRuns>,
 }
 
-/// What the attempts of a session use.
-fn attempt_services(world: &Arc<dyn World>, settings: &Settings, reports: AttemptReports) -> AttemptServices {
-    let codec = settings.codec.clone();
-    let client = Client::of_worker(settings.client_world(world), codec.clone());
-    AttemptServices { clock: world.clock(), codec, client, reports: Some(reports) }
-}
-
 /// Counts the claims of a session. At most one is in progress.
 #[derive(Debug, Default)]
 pub(super) struct ClaimCounter {
@@ -166,13 +159,12 @@ impl Session {
         let (runtime, lost) = (Handle::current(), CancellationToken::new());
         let (clock, cached_max) = (world.clock(), settings.cached_max);
         let committer = Committer::new(world.clone(), id, runtime.clone(), settings.clone(), lost.clone());
-        let (outage, metrics) = (settings.outage.clone(), settings.metrics.clone());
-        let stream_writer =
-            StreamWriter::new(world.clone(), id, runtime.clone(), outage, lost.clone(), metrics);
         let heartbeats = Arc::<Heartbeats>::default();
+        let stream_writer = StreamWriter::new(world.clone(), id, runtime.clone(), &settings, lost.clone());
         let reports =
             AttemptReports { heartbeats: heartbeats.clone(), stream_writer: Arc::new(stream_writer) };
-        let attempt_services = Arc::new(attempt_services(&world, &settings, reports));
+        let client = Client::of_worker(settings.client_world(&world), settings.codec.clone());
+        let attempt_services = AttemptServices::of_session(client, &clock, &settings.codec, reports);
         let session = Arc::new(Self {
             id,
             joined_at: clock.now(),
@@ -193,7 +185,7 @@ impl Session {
             rules: AtomicU32::new(1),
             held_count_differed: AtomicBool::new(false),
             attempt_ids: AttemptIds::new(id),
-            attempt_services,
+            attempt_services: Arc::new(attempt_services),
             idle_checks: IdleChecks::default(),
             live: Mutex::default(),
             world,

@@ -27,6 +27,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::outage::{Call, Outage};
+use super::settings::Settings;
 use crate::clock::pause_before_retry;
 use crate::telemetry::ProcessMetrics;
 
@@ -230,11 +231,10 @@ impl StreamWriter {
         world: Arc<dyn World>,
         session: SessionId,
         runtime: Handle,
-        outage: Arc<Outage>,
+        settings: &Settings,
         lost: CancellationToken,
-        metrics: Arc<ProcessMetrics>,
     ) -> Self {
-        let clock = world.clock();
+        let (clock, outage, metrics) = (world.clock(), settings.outage.clone(), settings.metrics.clone());
         Self { world, session, clock, runtime, outage, metrics, lost, queue: Mutex::default() }
     }
 

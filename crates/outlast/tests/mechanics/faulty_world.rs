@@ -228,6 +228,12 @@ impl Faults {
         self.clock.set_back(seconds);
     }
 
+    /// Panics in the next call, without executing it.
+    pub(super) fn panic_in(&self, call: Call) {
+        let panicking = async move { panic!("the test panics in {call:?}") };
+        self.plan(call, 0, |_| true, Fault::Before(Box::pin(panicking)));
+    }
+
     fn plan(&self, call: Call, skip: usize, concerns: fn(&[Turn]) -> bool, fault: Fault) {
         self.state.lock().plans.push(FaultPlan { call, skip, concerns, fault });
     }

@@ -21,6 +21,7 @@ on_every_world! {
     an_attempt_of_a_lost_worker_is_superseded,
     the_end_of_an_attempt_waits_for_its_last_chunk,
     a_lost_answer_to_a_write_is_repeated_without_a_trace,
+    an_attempt_ends_although_the_world_panics_at_its_chunks,
     a_write_waits_while_the_buffer_is_full,
     a_chunk_that_is_too_large_is_an_error_of_the_step,
     an_attempt_cannot_write_after_its_end,
@@ -267,6 +268,18 @@ async fn a_lost_answer_to_a_write_is_repeated_without_a_trace(engine: TestEngine
     let page = engine.client.stream::<u32>(run.id(), "numbers").with_superseded().await.unwrap();
     assert_eq!((page.end, page.values()), (20, (0..20).collect()));
     assert_eq!(engine.faults.left(), 0);
+}
+
+async fn an_attempt_ends_although_the_world_panics_at_its_chunks(engine: TestEngine) {
+    let _worker = engine.worker((counts, counting)).await;
+    engine.steps.open("rest");
+    engine.faults.panic_in(Call::WriteChunks);
+    // The attempt may return before it learns of the error.
+    let _ = engine.client.start(counts, (20, 0)).await.unwrap().output().await;
+    let run = engine.client.start(counts, (20, 0)).await.unwrap();
+    assert_eq!(run.output().await.unwrap(), 20);
+    let page = engine.client.stream::<u32>(run.id(), "numbers").await.unwrap();
+    assert_eq!((page.end, page.values()), (20, (0..20).collect()));
 }
 
 async fn a_write_waits_while_the_buffer_is_full(engine: TestEngine) {

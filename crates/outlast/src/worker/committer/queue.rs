@@ -5,10 +5,10 @@
 //! * A turn without events only releases its run, or was computed from a view of the run. It waits until all batches
 //!   that were in progress when it arrived are answered, so it never conflicts with a turn of the same run in one of
 //!   them.
-//! * A batch with an [exclusive](Turn::is_exclusive) turn is committed alone. In the world it would wait for all other
+//! * A batch with an [exclusive](Turn::is_exclusive) turn is committed alone. On Postgres it would wait for all other
 //!   commits of the session, and those that follow would overtake it, again and again.
 //! * Turns that contend for a run, because it is their own or because they send to it, are not in two concurrent
-//!   batches: the second one would only wait for the lock on the run's row.
+//!   batches: the second one would only wait for the first one, on Postgres for the lock on the run's row.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -31,8 +31,8 @@ pub(super) struct CommitQueue {
     turns: VecDeque<Turn>,
     /// The senders of the answers, in the order of `turns`.
     answers: VecDeque<AnswerSender>,
-    /// The empty vector of an earlier large batch, which the next one reuses: allocating that much memory takes long.
-    spare: Option<Vec<Turn>>,
+    /// The empty vectors of earlier large batches, which the next ones reuse: allocating that much memory takes long.
+    spare: Vec<Vec<Turn>>,
     /// How many of `turns` send to other runs, and how many are exclusive.
     senders: usize,
     exclusive: usize,
@@ -98,7 +98,9 @@ impl CommitQueue {
 
     /// Keeps the empty vector of a batch for a later one. The caller has dropped its turns outside of the lock.
     pub(super) fn keep_memory(&mut self, turns: Vec<Turn>) {
-        self.spare = Some(turns);
+        if self.spare.len() < self.leaders {
+            self.spare.push(turns);
+        }
     }
 
     /// Adds a turn to the turns for the next batches.
@@ -147,7 +149,7 @@ impl CommitQueue {
     fn take_first(&mut self) -> (Vec<Turn>, Vec<AnswerSender>) {
         self.contention = None;
         let count = self.turns.len().min(BATCH_TURNS_MAX);
-        let spare = if count >= LARGE_BATCH { self.spare.take() } else { None };
+        let spare = if count >= LARGE_BATCH { self.spare.pop() } else { None };
         let mut turns = spare.unwrap_or_default();
         turns.reserve_exact(count);
         turns.extend(self.turns.drain(..count));

@@ -8,9 +8,8 @@ use std::collections::BTreeSet;
 
 use outlast_core::limits::INBOX_READ_MAX;
 use outlast_core::state::is_paused_by;
-use outlast_core::turn::BasedOn;
 use outlast_core::{
-    Committed, Event, HeartbeatDetails, Message, MessageBody, OpNumber, RunId, Start, Timestamp, WorldError,
+    Committed, Event, HeartbeatDetails, Message, MessageBody, OpNumber, RunId, Timestamp, WorldError,
 };
 
 use super::crash_suspects::CrashSuspects;
@@ -19,9 +18,8 @@ use super::fact::{Fact, attempt_of};
 use super::mailbox::MailboxItem;
 use super::pending_retry::without_earlier_requests;
 use super::position::RunPosition;
-use super::sent_turn::SentDraft;
+use super::submitted_turn::SubmittedDraft;
 use super::task::RunTask;
-use super::turn::Draft;
 use crate::replay::{Machine, PendingRetry};
 use crate::worker::attempts::{AttemptEnvironment, Attempts};
 use crate::worker::committer::retry_while_unavailable;
@@ -109,23 +107,24 @@ impl<'a> LiveRun<'a> {
         self.position.clone()
     }
 
-    /// Passes the start with the first turn to the committer.
-    pub(in crate::worker) fn send_start(
-        &mut self,
-        start: Box<Start>,
-        draft: Draft,
-    ) -> Option<Box<SentDraft>> {
-        self.send_draft(draft, self.position.turn, BasedOn::Start(start))
-    }
-
     /// Waits for the commit of the start, and works on the run until it exits. `on_committed` receives the result of
     /// the first commit.
     pub(in crate::worker) async fn begin(
         &mut self,
-        mut sent: Box<SentDraft>,
+        start: Box<SubmittedDraft>,
         on_committed: impl FnOnce(Result<Committed, WorldError>),
     ) -> Exit {
-        let committed = sent.first.commit.answer().await;
+        let facts = self.finish_start(start, on_committed).await;
+        self.run_until_exit(facts).await
+    }
+
+    /// Waits for the commit of the start. Returns the facts for the turn after the first one.
+    async fn finish_start(
+        &mut self,
+        mut start: Box<SubmittedDraft>,
+        on_committed: impl FnOnce(Result<Committed, WorldError>),
+    ) -> Result<Vec<Fact>, Exit> {
+        let committed = start.first.commit.answer().await;
         let is_done = matches!(committed, Ok(Committed::Done));
         if committed.as_ref().is_err_and(WorldError::is_transient) {
             // The world may have committed it before the response was lost; then no task here knows the run.
@@ -133,16 +132,15 @@ impl<'a> LiveRun<'a> {
         }
         on_committed(committed);
         if !is_done {
-            return Exit::Ended;
+            return Err(Exit::Ended);
         }
-        self.count_turn(sent.first.counted.take());
-        self.position = sent.first.position.clone();
-        let facts = match self.commit_rest(&mut sent.rest).await {
-            Ok(Some(facts)) => Ok(facts),
-            Ok(None) => self.after_commit(sent.then),
-            Err(exit) => Err(exit),
-        };
-        self.run_until_exit(facts).await
+        self.count_turn(start.first.counted.take());
+        start.first.write_log(&self.task.session.settings);
+        self.position = start.first.position.clone();
+        match self.commit_rest(&mut start.rest).await? {
+            Some(facts) => Ok(facts),
+            None => self.after_commit(start.then),
+        }
     }
 
     /// Continues a run that was claimed with these messages, until it exits.

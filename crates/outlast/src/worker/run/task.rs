@@ -146,8 +146,9 @@ impl RunTask {
             drop(live);
             return self.start_without_turn(start, answer).await;
         };
-        let Some(sent) = live.send_start(start, *draft) else { return None };
-        let exit = live.begin(sent, |committed| {
+        // In the span, because the start may send to other runs.
+        let submitted = span.in_scope(|| live.submit_start(start, *draft));
+        let exit = live.begin(submitted, |committed| {
             // The caller may be gone; the run is started anyway.
             let _ = answer.send(start_answer(started, committed));
         });

@@ -35,22 +35,35 @@ pub(in crate::worker) struct Draft {
     pub(super) events: Vec<Event>,
     consumed: u64,
     fired_until: Option<Timestamp>,
-    pub(super) is_cancel: bool,
+    is_cancel: bool,
     /// Whether a wake may have ended the pause of a step.
     pub(super) wakes_step: bool,
     /// The number of operations that the run had requested before this turn.
     pub(super) ops_before: u64,
     /// The failed attempts that it was computed from.
-    pub(super) failed: Vec<FailedAttempt>,
+    failed: Vec<FailedAttempt>,
     /// What the first part contains, if the turn is committed in parts.
     first_part: FirstPart,
 }
 
+/// The turn of a draft, and what its commit needs to know about it.
+pub(super) struct BuiltTurn {
+    /// The turn, or its first part.
+    pub(super) turn: Turn,
+    /// The other parts.
+    pub(super) rest: Vec<Turn>,
+    /// What happens to the run after the last part.
+    pub(super) then: Then,
+    pub(super) is_cancel: bool,
+    pub(super) failed: Vec<FailedAttempt>,
+    pub(super) ops_before: u64,
+}
+
 impl Draft {
-    fn new(at: Timestamp, consumed: u64, ops_before: u64) -> Self {
+    fn new(events: Vec<Event>, at: Timestamp, consumed: u64, ops_before: u64) -> Self {
         Self {
             at,
-            events: Vec::with_capacity(EVENTS_OF_MOST_TURNS),
+            events,
             consumed,
             fired_until: None,
             is_cancel: false,
@@ -65,7 +78,7 @@ impl Draft {
 impl LiveRun<'_> {
     /// The draft of the first turn, whose events are computed already. Fails if this build cannot commit it.
     pub(in crate::worker) async fn first_draft(&mut self, events: Vec<Event>) -> Result<Box<Draft>, Exit> {
-        let mut draft = Box::new(Draft { events, ..Draft::new(self.position.at, 0, 0) });
+        let mut draft = Box::new(Draft::new(events, self.position.at, 0, 0));
         self.limit_history(&mut draft).map_err(Exit::Stuck)?;
         self.check_by_replay(&draft, true).await?;
         Ok(draft)
@@ -96,22 +109,21 @@ impl LiveRun<'_> {
             self.keep_unrecorded(draft.events, draft.ops_before, None);
             return Err(exit);
         }
-        let based_on = BasedOn::Turn(self.position.turn);
-        let Some(mut sent) = self.send_draft(*draft, ids::turn(), based_on) else { return Ok(Vec::new()) };
-        if let Some(facts) = self.finish_commit(&mut sent.first).await? {
+        let Some(mut submitted) = self.submit_draft(*draft) else { return Ok(Vec::new()) };
+        if let Some(facts) = self.finish_commit(&mut submitted.first).await? {
             return Ok(facts);
         }
-        if let Some(facts) = self.commit_rest(&mut sent.rest).await? {
+        if let Some(facts) = self.commit_rest(&mut submitted.rest).await? {
             return Ok(facts);
         }
-        if let Some(skipped) = sent.skipped.take() {
+        if let Some(skipped) = submitted.skipped.take() {
             // Boxed because it is rare, and would enlarge the state of every run.
             Box::pin(skipped.delete(&*self.task.session.world, self.task.run)).await;
         }
-        if sent.stops_attempts {
+        if submitted.stops_attempts {
             self.ask_attempts_to_stop();
         }
-        let then = sent.then;
+        let then = submitted.then;
         if then == Then::Hold && self.machine.take_adopted() {
             // Boxed because it is rare, and would enlarge the state of every run.
             return Box::pin(self.after_adoption()).await;
@@ -143,7 +155,8 @@ impl LiveRun<'_> {
         self.publish_outcomes(&facts);
         let mut facts = facts.into_iter();
         let at = self.task.session.clock.now().max(self.position.at);
-        let mut draft = Draft::new(at, self.position.consumed, self.machine.requested_ops());
+        let events = Vec::with_capacity(EVENTS_OF_MOST_TURNS);
+        let mut draft = Draft::new(events, at, self.position.consumed, self.machine.requested_ops());
         self.machine.set_time(at);
         self.machine.set_first_event(self.position.seq);
         self.machine.set_maybe_attempted(&self.maybe_attempted);
@@ -287,14 +300,8 @@ impl LiveRun<'_> {
         outbox.map(trace::with_current_context)
     }
 
-    /// Builds the turn that commits a draft. Returns its first part, the other parts, and what happens to the run after
-    /// the last part.
-    pub(super) fn build_turn(
-        &mut self,
-        draft: Draft,
-        id: TurnId,
-        based_on: BasedOn,
-    ) -> (Turn, Vec<Turn>, Then) {
+    /// Builds the turn that commits a draft.
+    pub(super) fn build_turn(&mut self, draft: Draft, id: TurnId, based_on: BasedOn) -> BuiltTurn {
         let then = if let Some(status) = self.machine.ended() {
             self.task.session.set_ending(self.task.run);
             Then::End(status)
@@ -328,7 +335,8 @@ impl LiveRun<'_> {
             then: then.clone(),
         };
         let (turn, rest) = parts::split(turn, first_part, self.task.session.settings.part_events);
-        (turn, rest, then)
+        let Draft { is_cancel, failed, ops_before, .. } = draft;
+        BuiltTurn { turn, rest, then, is_cancel, failed, ops_before }
     }
 
     /// Awaits a commit, and polls the attempts in the meantime.
