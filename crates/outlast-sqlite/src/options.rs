@@ -1,6 +1,7 @@
 //! The options of a world, and the URL that can set them.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,9 @@ use crate::connection::statement_counter::StatementCounter;
 /// How long a call waits for the write lock of the file, by default. Transactions take milliseconds, so a process that
 /// holds the lock for longer is stopped or does something else.
 const LOCK_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+
+/// The maximum length of a file name on the file systems of Linux, macOS and Windows.
+const FILE_NAME_BYTES_MAX: usize = 255;
 
 /// The options of a [`SqliteWorld`](crate::SqliteWorld).
 #[derive(Clone, Debug)]
@@ -131,9 +135,15 @@ impl SqliteUrl {
                 "`{text}` names an in-memory database; use `memory:` for a world without a file"
             )));
         }
+        check_file_name(path)?;
         let mut url =
             Self { path: path.into(), sync: None, lock_timeout: None, hint_mode: HintMode::default() };
+        let mut names = BTreeSet::new();
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+            let name = parameter.split('=').next().unwrap_or(parameter);
+            if !names.insert(name) {
+                return Err(WorldError::invalid(format!("`{text}` has `{name}` twice; write it once")));
+            }
             url.set(text, parameter)?;
         }
         Ok(url)
@@ -160,12 +170,26 @@ impl SqliteUrl {
             other if other.starts_with("timeout=") => self.lock_timeout = Some(seconds(text, other)?),
             other => {
                 return Err(WorldError::invalid(format!(
-                    "unknown parameter `{other}` in `{text}`; the parameters are `sync`, `timeout` and `doorbell`"
+                    "unknown parameter `{other}` in `{text}`; the parameters are `sync`, `timeout`, `doorbell` and `poll`"
                 )));
             }
         }
         Ok(())
     }
+}
+
+/// Refuses the path of a file that cannot exist.
+fn check_file_name(path: &str) -> Result<(), WorldError> {
+    if path.contains('\0') {
+        return Err(WorldError::invalid(format!("the path {path:?} contains a NUL character; remove it")));
+    }
+    let name = Path::new(path).file_name().map_or(0, |name| name.len());
+    if name > FILE_NAME_BYTES_MAX {
+        return Err(WorldError::invalid(format!(
+            "the file name in `{path}` has {name} bytes, the limit is {FILE_NAME_BYTES_MAX}; choose a shorter one"
+        )));
+    }
+    Ok(())
 }
 
 /// Parses a parameter such as `timeout=10`. `text` is the URL, for the error.
@@ -226,6 +250,7 @@ mod tests {
 
     #[test]
     fn an_invalid_url_is_refused_with_a_remedy() {
+        let long_name = format!("sqlite:{}", "x".repeat(300));
         let cases = [
             ("sqlite:", "names no file"),
             ("sqlite:?sync=full", "names no file"),
@@ -234,7 +259,10 @@ mod tests {
             (":memory:", "use `memory:`"),
             ("sqlite:shop.db?sync=off", "`sync=full` or `sync=normal`"),
             ("sqlite:shop.db?doorbell=no", "`doorbell=on` or `doorbell=off`"),
-            ("sqlite:shop.db?cache=shared", "the parameters are `sync`, `timeout` and `doorbell`"),
+            ("sqlite:shop.db?cache=shared", "the parameters are `sync`, `timeout`, `doorbell` and `poll`"),
+            ("sqlite:shop.db?sync=full&sync=normal", "has `sync` twice; write it once"),
+            ("sqlite:shop\0.db", "contains a NUL character"),
+            (&long_name, "has 300 bytes, the limit is 255"),
             ("sqlite:shop.db?timeout=10s", "without a unit: `timeout=10`"),
             ("sqlite:shop.db?timeout=0", "a number from 1 to 3600"),
         ];

@@ -118,6 +118,9 @@ fn check_file(path: &Path) -> Result<(), WorldError> {
     if metadata.is_dir() {
         return Err(WorldError::invalid(format!("`{file}` is a folder; give the path of a file in it")));
     }
+    if !metadata.is_file() {
+        return Err(WorldError::invalid(format!("`{file}` is not a regular file; choose another path")));
+    }
     if metadata.permissions().readonly() {
         return Err(read_only_file(path));
     }

@@ -148,6 +148,11 @@ impl Attempts {
         self.infos().next().is_none()
     }
 
+    /// Whether the run's task polls an attempt.
+    pub(super) fn has_inline(&self) -> bool {
+        self.inline.is_some()
+    }
+
     /// The steps that are being attempted.
     pub(super) fn ops(&self) -> BTreeSet<OpNumber> {
         self.infos().map(|(op, _)| op).collect()

@@ -79,6 +79,15 @@ pub(super) struct PendingCommit {
 }
 
 impl PendingCommit {
+    /// Lets another task commit the waiting turns, if this one would. For a task that also polls code of the user: while
+    /// that blocks its thread, the turns of all other runs would wait for their answers.
+    pub(super) fn lead_elsewhere(&mut self) {
+        if let Some(leader) = self.leader.take() {
+            let runtime = leader.0.runtime.clone();
+            runtime.spawn(leader.lead());
+        }
+    }
+
     /// Waits for the answer.
     pub(super) async fn answer(&mut self) -> CommitAnswer {
         if let Some(leader) = self.leader.take() {

@@ -1,12 +1,15 @@
-//! Workflow code that does not return: the run is stuck, and the worker continues.
+//! Workflow code that does not return: the run is stuck, and the worker continues. So it does beside steps that block
+//! their threads.
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use outlast::core::Clock;
 use outlast::prelude::*;
-use outlast::{RunId, Status, StuckReason, WorkerBuilder, World};
+use outlast::sqlite::rusqlite::Connection;
+use outlast::{RunId, Status, StuckReason, SystemClock, WorkerBuilder, World};
 use tokio::sync::watch;
 
 use crate::child::{WorldLocation, url, wait_until_true, with_timeout};
@@ -265,6 +268,60 @@ async fn attempts_of_a_run_that_hangs_are_awaited_for_the_drain_time_at_most() {
     until_stuck(&world, run.id()).await;
     loop_control(20).release();
     old.stop().await.unwrap();
+}
+
+/// Whether the attempts at `blocks_its_thread` begin to block, and how many do.
+static MUST_BLOCK: AtomicBool = AtomicBool::new(false);
+static BLOCKED: AtomicUsize = AtomicUsize::new(0);
+
+#[step(attempts = 1)]
+async fn blocks_its_thread(number: u32) -> Result<u32, StepError> {
+    while !MUST_BLOCK.load(Ordering::Acquire) {
+        tokio::task::yield_now().await;
+    }
+    BLOCKED.fetch_add(1, Ordering::AcqRel);
+    loop_control(number).loop_until_released();
+    Ok(number)
+}
+
+/// Makes a commit every millisecond while its step is attempted.
+#[workflow]
+async fn commits_beside_a_step(ctx: Context, number: u32) -> Result<u32, Error> {
+    let mut blocked = ctx.step(blocks_its_thread, number);
+    loop {
+        select! {
+            outcome = &mut blocked => return outcome,
+            tick = ctx.sleep("1ms") => tick?,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 5)]
+async fn steps_that_block_their_threads_during_commits_delay_no_other_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = url(folder.path());
+    let world = outlast::open(&url).await.unwrap();
+    let code = (commits_beside_a_step, blocks_its_thread, greet);
+    let worker = Worker::builder(world.clone()).register(code).start().await.unwrap();
+    let client = Client::new(world.clone());
+    let mut blocked = Vec::new();
+    for number in [30, 31] {
+        blocked.push(client.start(commits_beside_a_step, number).await.unwrap());
+    }
+    // While the file is locked, both runs soon wait for a commit.
+    let other = Connection::open(url.strip_prefix("sqlite:").unwrap()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    drop(SystemClock.sleep_until(SystemClock.now().plus(Duration::from_millis(100))).await);
+    MUST_BLOCK.store(true, Ordering::Release);
+    wait_until_true("both steps to block", || async { BLOCKED.load(Ordering::Acquire) == 2 }).await;
+    other.execute_batch("ROLLBACK").unwrap();
+    let hello = with_timeout("a start", async { client.start(greet, "Ada".to_owned()).await }).await.unwrap();
+    assert_eq!(with_timeout("another run", hello.output()).await.unwrap(), "hello Ada");
+    for (number, run) in [30, 31].into_iter().zip(blocked) {
+        loop_control(number).release();
+        assert_eq!(with_timeout("the step", run.output()).await.unwrap(), number);
+    }
+    worker.stop().await.unwrap();
 }
 
 #[workflow]

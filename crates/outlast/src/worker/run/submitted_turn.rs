@@ -91,7 +91,7 @@ impl LiveRun<'_> {
     /// that commits the waiting turns. `failed` are the failed attempts that the turn was computed from.
     pub(super) fn submit(&self, turn: Turn, failed: &[FailedAttempt], ops_before: u64) -> SubmittedTurn {
         let workflow = self.machine.run_state().workflow();
-        SubmittedTurn {
+        let mut submitted = SubmittedTurn {
             position: RunPosition::after(&turn),
             counted: TurnMetrics::of(&turn, workflow, &self.ended_compensations),
             at: turn.at,
@@ -101,7 +101,11 @@ impl LiveRun<'_> {
             cancelled: cancelled_operations(&turn.events),
             log: TurnLog::of(&turn, self.machine.requested_by(), failed),
             commit: self.task.session.committer.submit(turn),
+        };
+        if self.attempts.has_inline() {
+            submitted.commit.lead_elsewhere();
         }
+        submitted
     }
 
     /// Waits for the commit of a turn, or of a part of one. If the world refuses it because the run has changed,
