@@ -7,7 +7,7 @@ use outlast::prelude::*;
 use outlast::{ErrorKind, ForkCall, MemoryWorld, OpNumber, RunHandle, RunId, Status, Timestamp, Undo, World};
 use outlast_testkit::TestClock;
 
-use super::test_engine::{StepCalls, StepState, TestEngine, on_every_world};
+use super::test_engine::{StepCalls, StepState, TestEngine, on_every_world, pause_between_reads};
 
 on_every_world! {
     a_fork_runs_what_was_open_and_no_completed_step,
@@ -257,7 +257,7 @@ async fn payloads_that_a_fork_is_given_are_not_refused() {
     let client = Client::new(world);
     let run = client.start(waits, ()).await.unwrap();
     while client.run(run.id()).await.unwrap().status != Status::Waiting {
-        tokio::task::yield_now().await;
+        pause_between_reads().await;
     }
     let copy = run.fork().with_output(OpNumber(0), &1).with_output(OpNumber(1), &2).await.unwrap();
     assert_eq!(copy.output().await.unwrap(), 3);

@@ -3,7 +3,7 @@
 use outlast::prelude::*;
 use outlast::{ErrorKind, RunId, Status};
 
-use super::test_engine::{TestEngine, on_every_world};
+use super::test_engine::{TestEngine, on_every_world, pause_between_reads};
 
 on_every_world! {
     a_run_replies_to_an_ask,
@@ -51,7 +51,7 @@ async fn an_ask_is_repeated_with_its_key_and_gets_the_same_reply(engine: TestEng
     let (client, id) = (engine.client.clone(), run.id());
     let lost = tokio::spawn(async move { client.ask(id, QUOTE, &7).key("quote-1").await });
     while engine.client.run(id).await.unwrap().sent == 0 {
-        tokio::task::yield_now().await;
+        pause_between_reads().await;
     }
     lost.abort();
     assert_eq!(engine.client.ask(run.id(), QUOTE, &9).key("quote-1").await.unwrap(), "7 euros");
@@ -80,7 +80,7 @@ async fn shop_by_token(ctx: Context, is_closed: bool) -> Result<(), Error> {
 async fn wait_for_token(engine: &TestEngine, token: &str) {
     while engine.client.token(token).await.unwrap().is_none() {
         engine.settle().await;
-        tokio::task::yield_now().await;
+        pause_between_reads().await;
     }
 }
 

@@ -4,7 +4,7 @@ use outlast::core::History;
 use outlast::prelude::*;
 use outlast::{Controlled, ErrorKind, OpNumber, RunId, Status, TokenDelivery};
 
-use super::test_engine::{StepCalls, StepState, TestEngine, on_every_world};
+use super::test_engine::{StepCalls, StepState, TestEngine, on_every_world, pause_between_reads};
 
 on_every_world! {
     a_queued_step_that_completed_after_the_failure_does_not_run_again,
@@ -100,7 +100,7 @@ async fn a_token_that_another_run_has_taken_refuses_the_retry(engine: TestEngine
     engine.wait_for_status(other.id(), Status::Waiting).await;
     while engine.client.token("order-7").await.unwrap().is_none() {
         engine.settle().await;
-        tokio::task::yield_now().await;
+        pause_between_reads().await;
     }
     let error = engine.client.retry(run.id()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);

@@ -5,7 +5,7 @@ use outlast::{Status, StuckReason};
 use outlast_testkit::TestClock;
 
 use super::faulty_world::{Call, FaultyWorld};
-use super::test_engine::{SESSION, StepCalls, TestEngine, on_every_world, with_timeout};
+use super::test_engine::{SESSION, StepCalls, TestEngine, on_every_world, pause_between_reads, with_timeout};
 
 on_every_world! {
     a_run_of_a_crashed_worker_continues_on_another,
@@ -134,7 +134,7 @@ async fn a_worker_that_lost_its_session_joins_again(engine: TestEngine) {
     let elsewhere = engine.client.start(Workflow::<(), ()>::new("elsewhere"), ()).await.unwrap();
     while zombie.session() == lost {
         engine.settle().await;
-        tokio::task::yield_now().await;
+        pause_between_reads().await;
     }
     engine.settle().await;
     worker.stop().await.unwrap();

@@ -198,14 +198,14 @@ impl TestEngine {
 
     pub(super) async fn wait_for_view(&self, run: RunId, is_expected: impl Fn(&RunView) -> bool) {
         while !is_expected(&self.view(run).await) {
-            tokio::task::yield_now().await;
+            pause_between_reads().await;
         }
     }
 
     /// Waits until the history satisfies the predicate, while steps are running.
     pub(super) async fn wait_for_history(&self, run: RunId, is_expected: impl Fn(&str) -> bool) {
         while !is_expected(&self.history(run).await) {
-            tokio::task::yield_now().await;
+            pause_between_reads().await;
         }
     }
 
@@ -377,6 +377,13 @@ impl StepState {
     pub(super) fn concurrent_max(&self) -> usize {
         self.state.borrow().concurrent_max
     }
+}
+
+/// Pauses between two reads of a test that polls. Without it, the test and the connection that it reads with can keep
+/// the cores so busy that the system runs nothing else for many seconds: not even the commits for which the test waits.
+#[allow(clippy::disallowed_methods, reason = "between two looks at a condition")]
+pub(super) async fn pause_between_reads() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
 }
 
 /// Logs a text and returns it.

@@ -4,7 +4,7 @@ use outlast::core::Wait;
 use outlast::prelude::*;
 use outlast::{ErrorKind, OpenHook, RunId, Status, TokenDelivery};
 
-use super::test_engine::{StepCalls, TestEngine, on_every_world};
+use super::test_engine::{StepCalls, TestEngine, on_every_world, pause_between_reads};
 
 on_every_world! {
     of_two_runs_one_gets_a_token_and_the_other_learns_who_has_it,
@@ -50,7 +50,7 @@ async fn take(open: &OpenHook<u32>, count: u32) -> Result<Vec<u32>, Error> {
 async fn wait_for_token(engine: &TestEngine, token: &str, run: RunId) {
     while engine.client.token(token).await.unwrap().is_none_or(|view| view.run != run || !view.is_open) {
         engine.settle().await;
-        tokio::task::yield_now().await;
+        pause_between_reads().await;
     }
 }
 
@@ -69,7 +69,7 @@ async fn of_two_runs_one_gets_a_token_and_the_other_learns_who_has_it(engine: Te
             [Status::Failed, Status::Waiting] => break 1,
             [Status::Waiting, Status::Failed] => break 0,
             [Status::Failed, Status::Failed] => panic!("nobody got the token"),
-            _ => tokio::task::yield_now().await,
+            _ => pause_between_reads().await,
         }
     };
     let error = runs[1 - owner].output().await.unwrap_err();

@@ -8,7 +8,7 @@ use outlast::prelude::*;
 use outlast::{RunId, RunQuery, Status, Undo, WorkerBuilder};
 
 use super::forks::{event, fork, work};
-use super::test_engine::{StepCalls, StepState, TestEngine, on_every_world};
+use super::test_engine::{StepCalls, StepState, TestEngine, on_every_world, pause_between_reads};
 
 on_every_world! {
     a_large_fan_out_is_committed_in_parts,
@@ -138,7 +138,7 @@ async fn children_may_end_before_the_rest_is_asked_for(engine: TestEngine) {
         if children.iter().all(|child| child.status == Status::Completed) {
             break;
         }
-        tokio::task::yield_now().await;
+        pause_between_reads().await;
     }
     other.stop().await.unwrap();
     engine.crash(worker);

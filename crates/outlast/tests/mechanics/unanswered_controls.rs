@@ -4,7 +4,7 @@ use outlast::prelude::*;
 use outlast::{Controlled, RunHandle, Status, TokenDelivery};
 
 use super::faulty_world::Call;
-use super::test_engine::{StepState, TestEngine, on_every_world};
+use super::test_engine::{StepState, TestEngine, on_every_world, pause_between_reads};
 
 on_every_world! {
     a_pause_and_a_terminate_without_an_answer_are_one_message,
@@ -135,7 +135,7 @@ async fn a_send_to_a_token_without_an_answer_is_delivered_once(engine: TestEngin
     let run = engine.client.start(sums_by_token, ()).await.unwrap();
     while engine.client.token("adder").await.unwrap().is_none() {
         engine.settle().await;
-        tokio::task::yield_now().await;
+        pause_between_reads().await;
     }
     engine.faults.lose_answer(Call::Send, 0);
     engine.faults.refuse(Call::Token, 0);

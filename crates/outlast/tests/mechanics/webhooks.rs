@@ -10,7 +10,7 @@ use outlast::webhook::{
 };
 use outlast::{RunId, Status, TokenDelivery};
 
-use super::test_engine::{TestEngine, on_every_world};
+use super::test_engine::{TestEngine, on_every_world, pause_between_reads};
 
 on_every_world! {
     a_webhook_takes_requests_in_order,
@@ -53,7 +53,7 @@ async fn entry(engine: &TestEngine, token: &str) -> WebhookEntry {
         engine.settle().await;
         match engine.client.webhook(token).await.unwrap() {
             Some(entry) => return entry,
-            None => tokio::task::yield_now().await,
+            None => pause_between_reads().await,
         }
     }
 }

@@ -6,7 +6,7 @@ use outlast::{Because, ErrorKind, RunId, Status, Wait, Workflow};
 
 use super::faulty_world::Call;
 use super::queued::{serving, step_run};
-use super::test_engine::{StepCalls, TestEngine, on_every_world};
+use super::test_engine::{StepCalls, TestEngine, on_every_world, pause_between_reads};
 
 on_every_world! {
     a_run_is_given_to_a_worker_that_serves_its_queue,
@@ -224,7 +224,7 @@ async fn workers_report_their_activity_and_that_they_drain(engine: TestEngine) {
         if workers[0].report.status == WorkerStatus::Draining {
             break workers.into_iter().next().unwrap();
         }
-        tokio::task::yield_now().await;
+        pause_between_reads().await;
     };
     let report = &draining.report;
     assert_eq!((draining.queues.join(" "), draining.pid), (word("default gpu"), std::process::id()));
