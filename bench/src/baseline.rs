@@ -101,7 +101,7 @@ impl ComparedPrograms {
 
 /// Waits until the disks have stored what the measurements before have written, which would slow the next one.
 fn flush_disks() {
-    // Without the command the first measurement of a round is slower, in both programs alternately.
+    // Without the command the figures vary more, in both programs.
     let _ = Command::new("sync").status();
 }
 
